@@ -1,0 +1,25 @@
+"""The command ``madamoo demo``: its options, and nothing that needs more than the command line itself."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option(help="Folder for the page, the figures and the numbers.", metavar="FOLDER", writable=True)
+    ] = Path("demo-out"),
+    seeds: Annotated[int, typer.Option(help="Training runs on the images for each solver and optimizer.", min=1)] = 3,
+    epochs: Annotated[int, typer.Option(help="Epochs of a training run; at 20, Adam's accuracy is flat.", min=1)] = 20,
+    steps: Annotated[int, typer.Option(help="Steps of a phase on the quadratics.", min=1)] = 200,
+) -> None:
+    """Adam against MAdam on two small problems: about a minute on two cores, nothing to download."""
+    from .report import report  # needs the demo's extra; the other commands do not
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)  # before the work: a bad path should not cost a minute
+    except OSError as error:
+        reason = "it is a file" if out.is_file() else error.strerror
+        raise typer.BadParameter(f"cannot use {out} as a folder: {reason}", param_hint="'--out'") from None
+    report(out, seeds=seeds, epochs=epochs, steps=steps)

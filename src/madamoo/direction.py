@@ -1,0 +1,59 @@
+"""Room three: rows and weights in, the direction d = sum_i lambda_i g_i out, parameter by parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from .gradients import REST, Rows, as_matrix
+
+
+@dataclass(frozen=True)
+class Direction:
+    """What is known of one parameter in one step; the metric needs nothing else.
+
+    ``weights`` are those that made ``d``, for all C objectives: lambda, or ones for a head under a gradient-balancing
+    solver. ``rows`` are the gradients of the objectives ``keys``; both may be fewer than C, or none. ``complete`` says
+    that nothing else is in ``d``. ``mask``, if there is one, holds a factor for each coordinate of each row: the
+    weights of a solver that works coordinate by coordinate.
+    """
+
+    param: Tensor
+    d: Tensor
+    weights: tuple[float, ...]
+    keys: tuple[int, ...]
+    rows: Tensor  # [len(keys), *shape]
+    complete: bool
+    mask: Tensor | None = None
+
+    def scaled(self, factor: float) -> Direction:
+        """The same with all gradients multiplied by ``factor``."""
+        return self if factor == 1.0 else replace(self, d=self.d * factor, rows=self.rows * factor)
+
+
+def combine(
+    param: Tensor, rows: Rows, weights: Sequence[float], dtype: torch.dtype, mask: Tensor | None = None
+) -> Direction:
+    """d = sum_i weights_i g_i for one parameter, computed in ``dtype``; a REST row has its weights in it already."""
+    stack = rows.stack.to(dtype)
+    masked = stack if mask is None else mask * stack
+    coefficients = [1.0 if key == REST else weights[key] for key in rows.keys]
+    if coefficients == [1.0]:
+        d = masked[0]
+    else:
+        d = (stack.new_tensor(coefficients) @ as_matrix(masked)).view(stack.shape[1:])
+    single = [k for k, key in enumerate(rows.keys) if key != REST]
+    complete = len(single) == len(rows.keys)
+    keys = tuple(rows.keys[k] for k in single)
+    return Direction(param, d, tuple(weights), keys, stack if complete else stack[single], complete, mask)
+
+
+def clip_factor(directions: Sequence[Direction], max_norm: float | None) -> float:
+    """The factor at most 1 that brings the norm of d over all parameters down to ``max_norm``."""
+    if max_norm is None or not directions:
+        return 1.0
+    norm = float(torch.nn.utils.get_total_norm([x.d for x in directions]))
+    return min(1.0, max_norm / norm) if norm > 0 else 1.0

@@ -1,0 +1,178 @@
+"""What the user hands over: the losses of one batch, in any of three forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, Node
+
+LossesT: TypeAlias = Tensor | Sequence[Tensor | None] | Mapping[str, Tensor | None]
+RootT: TypeAlias = Tensor | GradientEdge
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The losses of one batch, in the order of the objectives.
+
+    ``roots[i]`` is where the graph of objective i begins and ``units[i]`` the output gradient that picks the
+    objective there; both are None if the objective is missing from the batch.
+    """
+
+    values: Tensor  # [C], float64 on the CPU, detached; NaN where missing
+    roots: tuple[RootT | None, ...]
+    units: tuple[Tensor | None, ...]
+    names: tuple[str, ...] | None = None
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        return tuple(i for i, root in enumerate(self.roots) if root is not None)
+
+    def label(self, i: int) -> str:
+        return repr(self.names[i]) if self.names is not None else str(i)
+
+    def seeds(self, coefficients: Mapping[int, float]) -> tuple[list[RootT], list[Tensor]]:
+        """Outputs and output gradients with which autograd differentiates ``sum_i coefficients[i] loss_i``.
+
+        A coefficient of zero stays in, so that the parameters of that objective get a gradient of zero, not none.
+        """
+        outputs: list[RootT] = []
+        seeds: list[Tensor] = []
+        for i, c in coefficients.items():
+            root, unit = self.roots[i], self.units[i]
+            assert root is not None and unit is not None
+            if outputs and outputs[-1] is root:
+                seeds[-1] = seeds[-1] + c * unit
+            else:
+                outputs.append(root)
+                seeds.append(c * unit)
+        return outputs, seeds
+
+    def is_opaque(self) -> bool:
+        """Whether the graph hides which objective reaches which parameter.
+
+        It does when one tensor holds all losses, and behind a compiled region: a parameter that an objective
+        does not reach then gets a gradient of zero instead of none. A re-entrant checkpoint hides its parameters
+        altogether, which is an error.
+        """
+        roots = [r for r in self.roots if r is not None]
+        opaque = len(roots) > 1 and all(r is roots[0] for r in roots)
+        stack = [r.grad_fn if isinstance(r, Tensor) else r.node for r in roots]
+        seen: set[Node] = set()
+        while stack:
+            node = stack.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            if node.name() == "CheckpointFunctionBackward":
+                raise RuntimeError(
+                    "the graph holds a re-entrant activation checkpoint, which hides its parameters from autograd: use "
+                    "torch.utils.checkpoint.checkpoint(..., use_reentrant=False)"
+                )
+            opaque = opaque or node.name().startswith("CompiledFunction")
+            stack.extend(parent for parent, _ in node.next_functions)
+        return opaque
+
+
+def read_losses(
+    losses: LossesT, names: tuple[str, ...] | None = None, count: int | None = None, *, graph: bool = True
+) -> Losses:
+    """Check the losses of one batch and put them in the order of the objectives.
+
+    ``names`` and ``count`` are what earlier batches (or the user) fixed; a named objective that a dictionary lacks,
+    or an entry that is None, is missing from this batch. Without ``graph``, values are enough.
+    """
+    if isinstance(losses, Tensor):
+        result = _read_tensor(losses, graph)
+    elif isinstance(losses, Mapping):
+        result = _read_mapping(losses, names, graph)
+    elif isinstance(losses, Sequence) and not isinstance(losses, str):
+        result = _read_sequence(losses, [str(i) for i in range(len(losses))], graph)
+    else:
+        raise TypeError(
+            f"losses must be a 1-D tensor, a sequence or a dict of scalar tensors, got {type(losses).__name__}"
+        )
+    if names is not None and not isinstance(losses, Mapping):
+        raise TypeError(f"losses must be a dict with the names {list(names)}, as before, got {type(losses).__name__}")
+    if not result.present:
+        raise ValueError("losses must hold at least one objective, got none")
+    if count is not None and len(result.roots) != count:
+        raise ValueError(
+            f"losses must hold {count} objectives, as before, got {len(result.roots)}; "
+            "mark an objective that a batch lacks by None"
+        )
+    return result
+
+
+def _read_tensor(losses: Tensor, graph: bool) -> Losses:
+    if losses.dim() == 0:
+        return _read_sequence([losses], ["0"], graph)
+    if losses.dim() != 1:
+        raise ValueError(f"losses must be a 1-D tensor, one entry an objective, got shape {tuple(losses.shape)}")
+    _check_graph(losses, "losses", graph)
+    count = len(losses)
+    roots: tuple[RootT, ...] = (losses,) * count
+    units: tuple[Tensor, ...] = torch.eye(count, dtype=losses.dtype, device=losses.device).unbind()
+    # torch.stack keeps one edge for each loss: differentiating those skips the other objectives' heads, and
+    # shows which parameters an objective reaches.
+    edges: Sequence[Any] = losses.grad_fn.next_functions if losses.grad_fn is not None else ()
+    if losses.grad_fn is not None and losses.grad_fn.name() == "StackBackward0" and len(edges) == count:
+        for i, (node, _) in enumerate(edges):
+            if node is None:
+                raise ValueError(f"loss {i} has no graph: it depends on no parameter that requires a gradient")
+        roots = tuple(GradientEdge(*edge) for edge in edges)
+        units = (losses.new_ones(()),) * count
+    return Losses(_values(list(losses.detach().unbind())), roots, units)
+
+
+def _read_sequence(losses: Sequence[Tensor | None], labels: Sequence[str], graph: bool) -> Losses:
+    for loss, label in zip(losses, labels, strict=True):
+        if loss is None:
+            continue
+        if not isinstance(loss, Tensor):
+            raise TypeError(f"loss {label} must be a tensor, got {type(loss).__name__}")
+        if loss.numel() != 1:
+            raise ValueError(f"loss {label} must be a scalar, got shape {tuple(loss.shape)}")
+        _check_graph(loss, f"loss {label}", graph)
+    units = tuple(None if loss is None else torch.ones_like(loss.detach()) for loss in losses)
+    return Losses(_values([None if loss is None else loss.detach() for loss in losses]), tuple(losses), units)
+
+
+def _read_mapping(losses: Mapping[str, Tensor | None], names: tuple[str, ...] | None, graph: bool) -> Losses:
+    if names is None:
+        names = check_names(losses)
+    unknown = [name for name in losses if name not in names]
+    if unknown:
+        raise ValueError(
+            f"losses hold the unknown objective(s) {unknown}; known are {list(names)}. "
+            "If the first batch lacks some, name them all: objectives=[...]"
+        )
+    read = _read_sequence([losses.get(name) for name in names], [repr(name) for name in names], graph)
+    return Losses(read.values, read.roots, read.units, names)
+
+
+def check_names(names: Any) -> tuple[str, ...]:
+    """The names of the objectives as a tuple, each a string and no two alike."""
+    result = tuple(names)
+    for name in result:
+        if not isinstance(name, str):
+            raise TypeError(f"objectives must be named by strings, got {name!r}")
+        if result.count(name) > 1:
+            raise ValueError(f"objectives must have different names, got {name!r} twice")
+    return result
+
+
+def _check_graph(loss: Tensor, label: str, graph: bool) -> None:
+    if not loss.is_floating_point():
+        raise TypeError(f"{label} must be a real floating-point tensor, got {loss.dtype}")
+    if graph and not loss.requires_grad:
+        raise ValueError(f"{label} has no graph: it depends on no parameter that requires a gradient")
+
+
+def _values(losses: Sequence[Tensor | None]) -> Tensor:
+    nan = torch.tensor(float("nan"))
+    values = [nan if loss is None else loss.reshape(()).to("cpu", torch.float64) for loss in losses]
+    return torch.stack([v.double() for v in values]) if values else torch.empty(0, dtype=torch.float64)

@@ -1,0 +1,267 @@
+"""The preference-conditioned metric: options, averages of every parameter, and the two verbs on them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..direction import Direction
+from ._averages import Averages, Pair, all_pairs, precondition
+
+ESTIMATORS = ("auto", "pair", "full", "diagonal", "collapsed", "marginal")
+RAMPUP = 300
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What the metric does in one step; nothing is kept before the step is taken."""
+
+    estimator: str
+    active: bool  # whether the averages are updated in this step
+    pair: Pair | None = None
+    generator_state: Tensor | None = None
+    restart: bool = False
+
+    def needed(self, present: Sequence[int]) -> tuple[int, ...]:
+        """The objectives whose own gradient the averages need."""
+        if not self.active or self.estimator in ("collapsed", "marginal"):
+            return ()
+        if self.pair is None:
+            return tuple(present)
+        return tuple(i for i in dict.fromkeys(self.pair) if i in present)
+
+    def pairs(self, keys: Sequence[int]) -> list[Pair]:
+        """The averages to update in a parameter that the objectives ``keys`` reach."""
+        if self.estimator == "diagonal":
+            return [(i, i) for i in keys]
+        chosen = keys if self.pair is None else [i for i in keys if i in self.pair]
+        return all_pairs(chosen)
+
+
+class PreferenceMetric:
+    """Divides the direction by the root of the preference-conditioned curvature, C = sum_ij lambda_i lambda_j F_ij.
+
+    F_ij is, per coordinate, the running average of g_i g_j. The direction becomes d / M with
+    M = alpha sqrt(C + eps) + (1 - alpha) s, where alpha rises from 0 to 1 over the ramp-up.
+
+    Args:
+        estimator: which averages are kept and when they are updated.
+            ``"full"`` all pairs, each step; ``"pair"`` the averages of one pair drawn at random each step, as in the
+            paper; ``"diagonal"`` without cross terms; ``"collapsed"`` the average of d^2, which is the same as full,
+            in one buffer, as long as lambda is constant (it refuses other solvers); ``"marginal"`` the average of
+            d^2 whatever lambda does, that is Adam twice: a control, not a method. ``"auto"`` is collapsed for a static
+            solver; full where the solver needs every row anyway or C <= 3, up to C = 8; pair otherwise.
+        beta: decay of the averages; None is the parameter group's ``betas[1]``, or 0.999 if it has none.
+        eps: added to C inside the root.
+        rampup: number of steps over which alpha rises; 0 is no ramp-up; a float below 1 is that fraction of
+            ``total_steps``.
+        ramp: what s is. ``"matched"``: the mean of sqrt(C + eps) over the tensor, so that the scale of the losses does
+            not matter. ``"paper"``: 1.
+        bias_correction: divide each average by 1 - beta^n, n its number of updates.
+        floor: keep C at or above (1 - beta) d^2, which bounds every entry of the result by 1 / sqrt(1 - beta).
+        every: update the averages every so many steps only, with decay beta^every.
+        dtype: dtype of the averages; None is that of the parameter, float32 at least.
+        seed: seed of the generator that draws the pairs.
+        total_steps: length of the run, for a ``rampup`` that is a fraction.
+
+    The paper's plain form is ``PreferenceMetric("pair", eps=1e-8, ramp="paper", bias_correction=False, floor=False)``.
+    """
+
+    def __init__(
+        self,
+        estimator: str = "auto",
+        beta: float | None = None,
+        eps: float = 1e-16,
+        rampup: int | float = RAMPUP,
+        ramp: str = "matched",
+        bias_correction: bool = True,
+        floor: bool = True,
+        every: int = 1,
+        dtype: torch.dtype | None = None,
+        seed: int = 0,
+        total_steps: int | None = None,
+    ) -> None:
+        if estimator not in ESTIMATORS:
+            raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}, got {estimator!r}")
+        if beta is not None and not 0.0 <= beta < 1.0:
+            raise ValueError(f"beta must be in [0, 1), got {beta!r}")
+        if not 0.0 < eps < float("inf"):
+            raise ValueError(f"eps must be positive, got {eps!r}")
+        if ramp not in ("matched", "paper"):
+            raise ValueError(f"ramp must be 'matched' or 'paper', got {ramp!r}")
+        if not 1 <= every < float("inf") or every != int(every):
+            raise ValueError(f"every must be a whole number of steps, at least 1, got {every!r}")
+        if dtype not in (None, torch.float32, torch.float64):
+            raise ValueError(f"dtype must be None, torch.float32 or torch.float64, got {dtype!r}")
+        self.estimator = estimator
+        self.beta = beta
+        self.eps = eps
+        self.rampup = _rampup_steps(rampup, total_steps)
+        self.ramp = ramp
+        self.bias_correction = bias_correction
+        self.floor = floor
+        self.every = int(every)
+        self.dtype = dtype
+        self.seed = seed
+
+        self.steps = 0
+        self.wait = 0  # steps until the averages are updated again
+        self.generator = torch.Generator().manual_seed(seed)
+        self.averages: dict[Tensor, Averages] = {}
+        self.used: str | None = None  # the estimator in use, once the first step has been taken
+        self.constant: dict[int, float] = {}  # lambda_i of the objectives in the collapsed average
+
+    def __repr__(self) -> str:
+        names = ("estimator", "beta", "eps", "rampup", "ramp", "bias_correction", "floor", "every", "dtype", "seed")
+        return f"PreferenceMetric({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    @property
+    def alpha(self) -> float:
+        """How far the ramp-up has come, 0 to 1."""
+        return min(1.0, self.steps / self.rampup) if self.rampup else 1.0
+
+    def resolve(self, *, static: bool, needs_gram: bool, count: int) -> str:
+        """The estimator in use for such a solver and so many objectives."""
+        if self.estimator == "collapsed" and not static:
+            raise ValueError(
+                "estimator='collapsed' holds for constant weights only, and this solver's weights change; "
+                "use 'auto', 'full' or 'pair'"
+            )
+        if self.estimator != "auto":
+            return self.estimator
+        if static:
+            return "collapsed"
+        return "full" if count <= 3 or (needs_gram and count <= 8) else "pair"
+
+    def compute_dtype(self, param: Tensor) -> torch.dtype:
+        return self.dtype or torch.promote_types(param.dtype, torch.float32)
+
+    def measure(self, estimator: str, present: Sequence[int]) -> Measurement:
+        """Decide what this step measures, without touching the state."""
+        if self.used not in (None, estimator):
+            raise ValueError(f"the averages were made with estimator {self.used!r}, this step asks for {estimator!r}")
+        active = self.wait == 0
+        if not active or estimator != "pair":
+            return Measurement(estimator, active)
+        generator = torch.Generator()
+        generator.set_state(self.generator.get_state())
+        i, j = (present[k] for k in torch.randint(len(present), (2,), generator=generator).tolist())
+        return Measurement(estimator, True, (min(i, j), max(i, j)), generator.get_state())
+
+    def settle(self, measurement: Measurement, weights: Sequence[float], present: Sequence[int]) -> Measurement:
+        """The measurement, once lambda is known: a collapsed average of another lambda has to start anew."""
+        if all(self.constant.get(i, weights[i]) == weights[i] for i in present):
+            return measurement
+        warnings.warn("the weights of a static solver were changed: the averages of d^2 start anew", stacklevel=4)
+        return replace(measurement, restart=True, active=True)
+
+    def precondition(self, x: Direction, beta: float, measurement: Measurement) -> Tensor:
+        """d / M for one parameter, with this step's gradients in the averages; the averages stay as they are."""
+        averages = Averages() if measurement.restart else self.averages.get(x.param, Averages())
+        x = self._view(x, measurement)
+        pairs = measurement.pairs(x.keys) if measurement.active else []
+        C = averages.curvature(x, pairs, beta**self.every, self.bias_correction)
+        # A single average that is up to date is above the floor by itself.
+        single = x.complete and len(x.keys) == len(pairs) == 1 and averages.pairs in ([], pairs)
+        return precondition(
+            x.d,
+            C,
+            floor=(1.0 - beta) if self.floor and not single else None,
+            eps=self.eps,
+            alpha=self.alpha,
+            matched=self.ramp == "matched",
+        )
+
+    def update(self, x: Direction, beta: float, measurement: Measurement) -> None:
+        """Take this step's gradients of one parameter into its averages."""
+        if not measurement.active:
+            return
+        x = self._view(x, measurement)
+        averages = self.averages.setdefault(x.param, Averages())
+        averages.update(x.rows, x.keys, measurement.pairs(x.keys), beta**self.every)
+
+    def begin_update(self, measurement: Measurement) -> None:
+        """Before the :meth:`update` of each parameter: let go of averages that no longer hold."""
+        if measurement.restart:
+            self.averages.clear()
+            self.constant.clear()
+
+    def end_update(self, measurement: Measurement, weights: Sequence[float], present: Sequence[int]) -> None:
+        """After the :meth:`update` of each parameter: the step is taken."""
+        self.steps += 1
+        self.wait = (self.every if measurement.active else self.wait) - 1
+        self.used = measurement.estimator
+        if measurement.generator_state is not None:
+            self.generator.set_state(measurement.generator_state)
+        if measurement.estimator == "collapsed":
+            self.constant.update({i: weights[i] for i in present})
+
+    def _view(self, x: Direction, measurement: Measurement) -> Direction:
+        """What the estimator takes for objectives: the real ones, or d as if it were the only one."""
+        if measurement.estimator not in ("collapsed", "marginal"):
+            return x
+        return Direction(x.param, x.d, (1.0,), (0,), x.d.unsqueeze(0), complete=True)
+
+    def state_dict(self, params: Sequence[Tensor]) -> dict[str, Any]:
+        """The state, with the averages numbered as the parameters are in ``params``."""
+        averages = {}
+        for index, param in enumerate(params):
+            entry = self.averages.get(param)
+            if entry is not None and entry.F is not None:
+                averages[index] = {"F": entry.F, "pairs": [list(p) for p in entry.pairs], "n": list(entry.n)}
+        return {
+            "steps": self.steps,
+            "wait": self.wait,
+            "generator": self.generator.get_state(),
+            "estimator": self.used,
+            "constant": dict(self.constant),
+            "averages": averages,
+        }
+
+    def check_state_dict(self, state: dict[str, Any], params: Sequence[Tensor], estimator: str | None) -> None:
+        """Raise if ``state`` lacks a piece, does not fit the parameters, or was made with another estimator."""
+        for key in ("steps", "wait", "generator", "estimator", "constant", "averages"):
+            if key not in state:
+                raise ValueError(f"the checkpoint lacks the metric's {key!r}")
+        if None not in (estimator, state["estimator"]) and state["estimator"] != estimator:
+            raise ValueError(f"the checkpoint was made with estimator {state['estimator']!r}, here it is {estimator!r}")
+        for index, entry in state["averages"].items():
+            for key in ("F", "pairs", "n"):
+                if key not in entry:
+                    raise ValueError(f"the checkpoint's averages of parameter {index} lack {key!r}")
+            F, pairs, n = entry["F"], entry["pairs"], entry["n"]
+            if index >= len(params):
+                raise ValueError(f"the checkpoint has averages of parameter {index}; there are {len(params)}")
+            if tuple(F.shape[1:]) != tuple(params[index].shape) or not len(F) == len(pairs) == len(n):
+                raise ValueError(
+                    f"the checkpoint's averages of parameter {index} have shape {tuple(F.shape)} for {len(pairs)} "
+                    f"pairs; the parameter has shape {tuple(params[index].shape)}"
+                )
+
+    def load_state_dict(self, state: dict[str, Any], params: Sequence[Tensor]) -> None:
+        self.steps, self.wait = state["steps"], state["wait"]
+        self.generator.set_state(state["generator"].cpu())
+        self.used = state["estimator"]
+        self.constant = dict(state["constant"])
+        self.averages.clear()
+        for index, entry in state["averages"].items():
+            param = params[index]
+            F = entry["F"].to(device=param.device, dtype=self.compute_dtype(param), copy=True)
+            self.averages[param] = Averages([(int(i), int(j)) for i, j in entry["pairs"]], list(entry["n"]), F)
+
+
+def _rampup_steps(rampup: int | float, total_steps: int | None) -> int:
+    if not 0 <= rampup < float("inf"):
+        raise ValueError(f"rampup must be zero, a number of steps or a fraction below 1, got {rampup!r}")
+    if rampup == int(rampup):
+        return int(rampup)
+    if rampup > 1:
+        raise ValueError(f"rampup must be a whole number of steps or a fraction below 1, got {rampup!r}")
+    if total_steps is None or total_steps < 1:
+        raise ValueError(f"rampup={rampup!r} is a fraction of the run: give total_steps, got {total_steps!r}")
+    return max(1, round(rampup * total_steps))

@@ -1,0 +1,57 @@
+"""The metric as the paper writes it, one objective at a time: slow, short, and what the fast one is tested against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+
+import torch
+from torch import Tensor
+
+
+class ReferenceMetric:
+    """MAdam's metric for one parameter; see :class:`~madamoo.PreferenceMetric` for what the arguments mean."""
+
+    def __init__(
+        self,
+        beta: float = 0.999,
+        eps: float = 1e-16,
+        rampup: int = 0,
+        ramp: str = "matched",
+        bias_correction: bool = True,
+        floor: bool = True,
+    ) -> None:
+        self.beta, self.eps, self.rampup, self.ramp = beta, eps, rampup, ramp
+        self.bias_correction, self.floor = bias_correction, floor
+        self.F: dict[tuple[int, int], Tensor] = {}
+        self.n: dict[tuple[int, int], int] = {}
+        self.t = 0
+
+    def step(
+        self, g: Mapping[int, Tensor], pairs: Sequence[tuple[int, int]], weights: Sequence[float], d: Tensor
+    ) -> Tensor:
+        """Take in the gradients ``g`` of some objectives, update the given ``pairs``, and return d / M."""
+        # step 1: Fisher averages
+        for i, j in pairs:
+            old = self.F.get((i, j), torch.zeros_like(d))
+            self.F[i, j] = self.beta * old + (1 - self.beta) * g[i] * g[j]
+            self.n[i, j] = self.n.get((i, j), 0) + 1
+        # step 2: assemble the metric
+        C = torch.zeros_like(d)
+        for (i, j), F in self.F.items():
+            both = 1 if i == j else 2
+            F_hat = F / (1 - self.beta ** self.n[i, j]) if self.bias_correction else F
+            C = C + both * weights[i] * weights[j] * F_hat
+        C = torch.maximum(C, (1 - self.beta) * d * d) if self.floor else torch.clamp(C, min=0)
+        root = torch.sqrt(C + self.eps)
+        alpha = min(1.0, self.t / self.rampup) if self.rampup else 1.0
+        s = root.mean() if self.ramp == "matched" else 1.0
+        M = alpha * root + (1 - alpha) * s
+        self.t += 1
+        # step 3: precondition the direction
+        return d / M
+
+    @property
+    def bound(self) -> float:
+        """With the floor and without ramp-up no entry of the result is larger than this."""
+        return 1 / sqrt(1 - self.beta)

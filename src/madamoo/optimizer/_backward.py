@@ -1,0 +1,238 @@
+"""One batch on its way through the rooms: losses, rows, weights, direction, metric, ``.grad``."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..direction import clip_factor, combine
+from ..gradients import REST, Losses, add_rows, compute_rows, drop_zero_rows, gram_matrix, largest_entry
+from ..metric import Measurement
+from ..solvers._checks import check_vector
+from ._run import Pending
+
+if TYPE_CHECKING:
+    from ._multi_objective import MultiObjective
+
+
+def trainable(opt: MultiObjective) -> list[Tensor]:
+    params = [p for group in opt.param_groups for p in group["params"] if p.requires_grad]
+    if not params:
+        raise ValueError("no parameter of the optimizer requires a gradient")
+    return params
+
+
+def was_cleared(pending: Pending, params: list[Tensor]) -> bool:
+    """Whether the gradients were cleared behind our back (model.zero_grad()), and with them what is pending."""
+    gradients = [p.grad for p in params if p.grad is not None]
+    if pending.failed or not gradients:
+        return not gradients
+    touched = any(g._version != pending.versions.get(g) for g in gradients)  # zeros of our own making are no sign
+    return touched and not any(bool(g.any()) for g in gradients)
+
+
+def read_preference(opt: MultiObjective, preference: Any, batch: Losses, pending: Pending | None) -> Tensor | None:
+    if preference is None:
+        return None if pending is None else pending.preference
+    if not opt.solver.uses_preference:
+        raise ValueError(f"{type(opt.solver).__name__} takes no preference; use solvers.Preference, for one")
+    if isinstance(preference, Mapping):
+        if batch.names is None or set(preference) != set(batch.names):
+            raise ValueError(f"preference must name the objectives {batch.names}, got {sorted(preference)}")
+        preference = [preference[name] for name in batch.names]
+    vector = check_vector("preference", preference, len(batch.roots))
+    if pending is not None and (pending.preference is None or not torch.equal(vector, pending.preference)):
+        raise ValueError("preference must be the same in every micro-batch of a step")
+    return vector
+
+
+def advance(
+    opt: MultiObjective,
+    before: Pending | None,
+    batch: Losses,
+    preference: Tensor | None,
+    params: list[Tensor],
+    scale: float,
+    retain_graph: bool,
+) -> Pending:
+    """The pending step with one more batch in it; ``before`` and the run stay as they are."""
+    values = batch.values if before is None else _sum_present(before.values, batch.values)
+    measurement = _measure(opt, batch) if before is None else before.measurement
+    opaque = batch.is_opaque() if opt.run.opaque is None else opt.run.opaque
+    after = Pending(batch.names, values, preference, measurement, opaque)
+    if not bool(torch.isfinite(batch.values[list(batch.present)]).all()):
+        return replace(after, failed=True)
+
+    if not opt.solver.needs_gram:
+        _solve(opt, after, None)
+        if before is not None and before.weights is not None and any(REST in r.keys for r in before.rows if r):
+            _check_same_weights(opt, before, after)
+    passes = _passes(opt, batch, after)
+    rows = compute_rows(batch, params, passes, scale=scale, retain_graph=retain_graph)
+    after.rows = rows if before is None else [add_rows(a, b) for a, b in zip(before.rows, rows, strict=True)]
+
+    limit = _limit(opt, params)
+    largest = largest_entry(after.rows, limit)
+    if largest <= limit:
+        _tell_heads(opt, after, params)
+        if opt.solver.needs_gram:
+            everywhere = opt.solver.family == "preference"  # its weights hold for heads too, so heads count
+            weighed = [r for p, r in zip(params, after.rows, strict=True) if everywhere or _is_shared(opt, p, after)]
+            gram = gram_matrix(weighed, len(values))
+            _solve(opt, after, gram)
+            sizes = gram.diagonal().clamp_min(0).sqrt()
+        else:
+            sizes = torch.full_like(values, largest)
+        assert after.weights is not None
+        largest = float((after.weights.abs() * sizes).sum())  # no entry of d is larger
+    return after if largest <= limit else replace(after, failed=True)  # NaN compares false
+
+
+def _measure(opt: MultiObjective, batch: Losses) -> Measurement | None:
+    if opt.metric is None:
+        return None
+    estimator = opt.metric.resolve(static=opt.solver.static, needs_gram=opt.solver.needs_gram, count=len(batch.roots))
+    return opt.metric.measure(estimator, batch.present)
+
+
+def _solve(opt: MultiObjective, after: Pending, gram: Tensor | None) -> None:
+    """lambda of this step, from a copy of the solver where the call would change it."""
+    solver = copy.deepcopy(opt.solver) if opt.solver.has_state else opt.solver
+    after.weights = solver.solve(after.values, gram, after.preference, after.present)
+    after.solver = solver
+
+
+def _passes(opt: MultiObjective, batch: Losses, after: Pending) -> dict[int, dict[int, float]]:
+    """The backward passes of this batch: one for each row that is needed, one for the sum of the rest."""
+    needed: Sequence[int] = batch.present
+    if not (opt.solver.needs_gram or opt.solver.per_coordinate or opt.rows == "all"):
+        needed = after.measurement.needed(batch.present) if after.measurement is not None else ()
+    passes = {i: {i: 1.0} for i in needed}
+    rest = [i for i in batch.present if i not in needed]
+    if rest:
+        assert after.weights is not None
+        passes[REST] = {i: float(after.weights[i]) for i in rest}
+    return passes
+
+
+def _check_same_weights(opt: MultiObjective, before: Pending, after: Pending) -> None:
+    assert before.weights is not None and after.weights is not None
+    known = list(before.present)
+    if not torch.equal(before.weights[known], after.weights[known]):
+        raise ValueError(
+            f"{type(opt.solver).__name__} gave other weights for a later micro-batch of the same step, after the "
+            "earlier one was differentiated with the old ones: build the optimizer with rows='all' to keep the "
+            "gradient of every objective until the step"
+        )
+
+
+def _tell_heads(opt: MultiObjective, after: Pending, params: list[Tensor]) -> None:
+    """Note which objectives reach which parameter, in this step or an earlier one."""
+    known = [opt.run.reach.get(param, frozenset()) for param in params]
+    missing = len(after.present) < len(after.values)
+    if after.opaque and (missing or any(key != REST for r in after.rows if r for key in r.keys)):
+        after.rows = drop_zero_rows(after.rows, known, missing)
+    for param, rows, reach in zip(params, after.rows, known, strict=True):
+        if rows is not None:
+            after.reach[param] = reach.union(key for key in rows.keys if key != REST)
+
+
+def _is_shared(opt: MultiObjective, param: Tensor, after: Pending) -> bool:
+    if opt.head_weights == "lambda" or len(after.values) == 1:
+        return True
+    if opt.shared is not None:
+        return param in opt.shared
+    return len(after.reach.get(param, ())) > 1
+
+
+def _limit(opt: MultiObjective, params: list[Tensor]) -> float:
+    """The largest gradient entry that can be handled: with a metric, one whose square is finite."""
+    if opt.metric is None:
+        return max(torch.finfo(p.dtype).max for p in params)
+    return min(torch.finfo(opt.metric.compute_dtype(p)).max ** 0.5 / 8 for p in params)
+
+
+def write(opt: MultiObjective, after: Pending, params: list[Tensor], scale: float) -> None:
+    """From rows and weights to .grad: the direction, clipped if asked for, divided by the metric."""
+    assert after.weights is not None
+    weights = after.weights.tolist()
+    ones = [1.0] * len(weights)
+    betas = _betas(opt)
+    metric, measurement = opt.metric, after.measurement
+    if metric is not None and measurement is not None:
+        measurement = after.measurement = metric.settle(measurement, weights, after.present)
+    directions = []
+    for param, rows in zip(params, after.rows, strict=True):
+        if rows is not None:
+            follows = opt.solver.family != "gradient" or _is_shared(opt, param, after)
+            dtype = torch.promote_types(param.dtype, torch.float32)
+            dtype = dtype if metric is None else metric.compute_dtype(param)
+            assert after.solver is not None
+            mask = None
+            if after.solver.per_coordinate and follows:
+                mask = after.solver.masks(rows.stack.to(dtype), rows.keys)
+            directions.append(combine(param, rows, weights if follows else ones, dtype, mask))
+    factor = clip_factor(directions, opt.max_norm)
+    after.directions = [(x.scaled(factor), betas[x.param]) for x in directions]
+    results = []
+    for x, beta in after.directions:
+        if metric is None or measurement is None:
+            out = x.d * scale
+        else:
+            out = metric.precondition(x, beta, measurement)
+            out = out if scale == 1.0 else out.mul_(scale)
+        results.append(_like(x.param, out))
+    for param in params:
+        param.grad = None
+    for (x, _), out in zip(after.directions, results, strict=True):
+        x.param.grad = out
+        after.versions[out] = out._version
+
+
+def _betas(opt: MultiObjective) -> dict[Tensor, float]:
+    given = None if opt.metric is None else opt.metric.beta
+    return {
+        p: float(group.get("betas", (0.9, 0.999))[1]) if given is None else given
+        for group in opt.param_groups
+        for p in group["params"]
+    }
+
+
+def refuse(opt: MultiObjective, after: Pending, params: list[Tensor], scaler: torch.amp.GradScaler | None) -> None:
+    """A loss or a gradient is not finite: no step. A scaler is told so in the way it understands."""
+    opt.run.skipped += 1
+    after.rows, after.directions, after.solver = [], [], None
+    scaled = scaler is not None and scaler.is_enabled()
+    for param in params:
+        param.grad = torch.full_like(param, torch.inf if scaled else 0.0)
+    if not scaled and not opt.run.warned:
+        opt.run.warned = True
+        warnings.warn(
+            "a loss, a gradient or a weight is not finite, or too large to square: such steps are skipped, and "
+            "opt.skipped counts them",
+            stacklevel=3,
+        )
+
+
+def _sum_present(a: Tensor, b: Tensor) -> Tensor:
+    return torch.where(torch.isnan(a), b, torch.where(torch.isnan(b), a, a + b))
+
+
+def read_scale(scaler: torch.amp.GradScaler | None) -> float:
+    if scaler is None or not scaler.is_enabled():
+        return 1.0
+    scaler.scale(torch.ones(()))  # makes the scale if nothing was scaled before
+    return float(scaler.get_scale())
+
+
+def _like(param: Tensor, out: Tensor) -> Tensor:
+    """``out`` with the dtype and memory layout of the parameter, which fused optimizers rely on."""
+    if out.dtype == param.dtype and out.stride() == param.stride():
+        return out
+    return torch.empty_like(param, requires_grad=False).copy_(out)

@@ -1,0 +1,93 @@
+"""Saving and loading a MultiObjective optimizer: all of it, or an error that names what does not fit."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from ._multi_objective import MultiObjective
+
+KEY = "multi_objective"
+
+
+def save_state(opt: MultiObjective) -> dict[str, Any]:
+    run, params = opt.run, _all_params(opt)
+    state = opt.optimizer.state_dict()
+    state[KEY] = {
+        "objectives": None if run.names is None else list(run.names),
+        "n_objectives": run.count,
+        "skipped": run.skipped,
+        "shapes": [list(p.shape) for p in params],
+        "reach": {i: sorted(run.reach[p]) for i, p in enumerate(params) if p in run.reach},
+        "solver_name": type(opt.solver).__name__,
+        "solver": opt.solver.state_dict(),
+        "metric": None if opt.metric is None else opt.metric.state_dict(params),
+    }
+    return state
+
+
+def load_state(opt: MultiObjective, state: dict[str, Any]) -> None:
+    """Check everything first, then load: after an error the optimizer is what it was."""
+    params = _all_params(opt)
+    own = _check(opt, state, params)
+    # Into copies first: torch checks its own parts only while it loads them.
+    solver = copy.deepcopy(opt.solver)
+    try:
+        solver.load_state_dict(own["solver"])
+    except (RuntimeError, KeyError, AttributeError) as error:
+        raise ValueError(f"the checkpoint's solver state does not fit {type(solver).__name__}: {error}") from error
+
+    opt.optimizer.load_state_dict({key: value for key, value in state.items() if key != KEY})
+    opt.solver.load_state_dict(own["solver"])
+    if opt.metric is not None:
+        opt.metric.load_state_dict(own["metric"], params)
+    run = opt.run
+    run.pending = None
+    run.count = own["n_objectives"]
+    run.names = None if own["objectives"] is None else tuple(own["objectives"])
+    run.skipped = own["skipped"]
+    run.reach.clear()
+    run.reach.update({params[i]: frozenset(keys) for i, keys in own["reach"].items()})
+
+
+def _check(opt: MultiObjective, state: dict[str, Any], params: list[Tensor]) -> dict[str, Any]:
+    for key in ("state", "param_groups", KEY):
+        if key not in state:
+            raise ValueError(f"the checkpoint lacks {key!r}: it is not the state_dict() of a madamoo optimizer")
+    own = state[KEY]
+    for key in ("objectives", "n_objectives", "skipped", "shapes", "reach", "solver_name", "solver", "metric"):
+        if key not in own:
+            raise ValueError(f"the checkpoint lacks {key!r}")
+    groups, saved = [len(g["params"]) for g in opt.param_groups], [len(g["params"]) for g in state["param_groups"]]
+    if groups != saved:
+        raise ValueError(f"the checkpoint's groups hold {saved} parameters, the optimizer's {groups}")
+    for i, (param, shape) in enumerate(zip(params, own["shapes"], strict=True)):
+        if list(param.shape) != list(shape):
+            raise ValueError(
+                f"the checkpoint's parameter {i} has shape {tuple(shape)}, the optimizer's {tuple(param.shape)}"
+            )
+    if own["solver_name"] != type(opt.solver).__name__:
+        raise ValueError(f"the checkpoint's solver is {own['solver_name']}, this one is {type(opt.solver).__name__}")
+    counts = (opt.run.count, opt.solver.n_objectives)
+    for count in counts:
+        if None not in (count, own["n_objectives"]) and count != own["n_objectives"]:
+            raise ValueError(f"the checkpoint has {own['n_objectives']} objectives, the optimizer has {count}")
+    if opt.run.names is not None and own["objectives"] is not None and set(opt.run.names) != set(own["objectives"]):
+        raise ValueError(f"the checkpoint's objectives are {own['objectives']}, not {list(opt.run.names)}")
+    if (opt.metric is None) != (own["metric"] is None):
+        here, there = ("no metric", "one") if opt.metric is None else ("a metric", "none")
+        raise ValueError(f"the optimizer has {here}, the checkpoint has {there}")
+    if opt.metric is not None:
+        estimator = None
+        if own["n_objectives"] is not None:
+            static, needs_gram = opt.solver.static, opt.solver.needs_gram
+            estimator = opt.metric.resolve(static=static, needs_gram=needs_gram, count=own["n_objectives"])
+        opt.metric.check_state_dict(own["metric"], params, estimator)
+    return own
+
+
+def _all_params(opt: MultiObjective) -> list[Tensor]:
+    return [p for group in opt.param_groups for p in group["params"]]

@@ -1,0 +1,73 @@
+"""MAdam: the metric-aware multi-objective Adam, ready made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..metric import PreferenceMetric
+from ..solvers import Solver
+from ._multi_objective import MultiObjective
+
+
+class MAdam(MultiObjective):
+    """Adam whose steps are taken in the metric of the current preference.
+
+    The same as ``MultiObjective(torch.optim.AdamW(...), solver, metric)``, with torch's fused Adam where there is one.
+    Weight decay is decoupled: it acts on the parameters, not on the direction.
+
+    Args:
+        params: parameters or parameter groups, as for any torch optimizer.
+        lr, betas, eps, weight_decay: Adam's. ``betas[1]`` is the decay of the metric's averages too.
+        solver: weighs the objectives; :class:`~madamoo.solvers.LS` if None.
+        metric: :class:`~madamoo.PreferenceMetric` with its defaults if None.
+        objectives, shared, head_weights, max_norm, rows: as in :class:`MultiObjective`.
+
+    Example:
+        >>> model = torch.nn.Linear(3, 2)
+        >>> opt = MAdam(model.parameters(), lr=1e-3)
+        >>> for _ in range(2):
+        ...     y = model(torch.ones(4, 3))
+        ...     opt.zero_grad()
+        ...     opt.backward([y[:, 0].square().mean(), (y[:, 1] - 1).square().mean()])
+        ...     opt.step()
+        >>> opt.weights
+        tensor([0.5000, 0.5000], dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        *,
+        solver: Solver | None = None,
+        metric: PreferenceMetric | None = None,
+        objectives: Sequence[str] | None = None,
+        shared: nn.Module | Iterable[Tensor] | None = None,
+        head_weights: str = "auto",
+        max_norm: float | None = None,
+        rows: str = "needed",
+    ) -> None:
+        super().__init__(
+            _fused_adam(list(params), lr=lr, betas=betas, eps=eps, weight_decay=weight_decay),
+            solver,
+            PreferenceMetric() if metric is None else metric,
+            objectives=objectives,
+            shared=shared,
+            head_weights=head_weights,
+            max_norm=max_norm,
+            rows=rows,
+        )
+
+
+def _fused_adam(params: list[Any], **options: Any) -> torch.optim.AdamW:
+    try:
+        return torch.optim.AdamW(params, fused=True, **options)
+    except RuntimeError:  # no fused kernel for some parameter's device or dtype
+        return torch.optim.AdamW(params, **options)

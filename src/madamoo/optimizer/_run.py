@@ -1,0 +1,49 @@
+"""What an optimizer remembers: of the step in the making, and of the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ..direction import Direction
+from ..gradients import Rows
+from ..metric import Measurement
+from ..solvers import Solver
+
+
+@dataclass
+class Pending:
+    """What ``backward`` has computed since the last step. It becomes part of the run in ``step``, or never."""
+
+    names: tuple[str, ...] | None
+    values: Tensor  # [C], the losses summed over micro-batches; NaN where an objective is missing from all of them
+    preference: Tensor | None
+    measurement: Measurement | None
+    opaque: bool  # whether the graph hides which objective reaches which parameter
+    rows: list[Rows | None] = field(default_factory=list)
+    reach: dict[Tensor, frozenset[int]] = field(default_factory=dict)
+    solver: Solver | None = None  # the solver as it will be after the step
+    weights: Tensor | None = None
+    directions: list[tuple[Direction, float]] = field(default_factory=list)  # each with its beta
+    versions: dict[Tensor, int] = field(default_factory=dict)  # of the gradients, as they were written
+    failed: bool = False
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        return tuple(torch.nonzero(~torch.isnan(self.values)).flatten().tolist())
+
+
+@dataclass
+class Run:
+    """What outlives a step. One object, changed in place: wrappers of the optimizer copy its attributes."""
+
+    count: int | None = None
+    names: tuple[str, ...] | None = None
+    reach: dict[Tensor, frozenset[int]] = field(default_factory=dict)
+    weights: Tensor | None = None
+    skipped: int = 0
+    opaque: bool | None = None
+    warned: bool = False
+    pending: Pending | None = None

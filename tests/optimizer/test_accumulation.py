@@ -1,0 +1,155 @@
+"""Several backward, one step: sums, one draw, and nothing kept before the step is taken."""
+
+import copy
+
+import pytest
+import torch
+
+from helpers import CASES, Net, backward, close_params, same, snapshot, train, wrap
+from madamoo import MultiObjective, solvers
+
+BY_LOSS = {"geometricmean", "tchebycheff", "smoothtchebycheff"}
+"""Solvers whose weights come from the losses of the step, known with its last micro-batch only."""
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+@pytest.mark.parametrize("solver, estimator", CASES)
+def test_micro_batches_equal_one_batch(solver, estimator, parts):
+    whole, split = Net(), Net()
+    options = {"rows": "all"} if solver in BY_LOSS else {}
+    train(whole, wrap(whole, solver, estimator, **options), 6)
+    train(split, wrap(split, solver, estimator, **options), 6, parts=parts)
+    close_params(split, whole, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("solver, estimator", [("uw", "full"), ("dwa", None), ("ls", "collapsed")])
+def test_a_micro_batch_with_gradients_of_zero_counts(solver, estimator):
+    """Its losses are part of the step, though nothing of it can be seen in .grad."""
+    nets = [Net(), Net()]
+    opts = [wrap(net, solver, estimator) for net in nets]
+    for net, opt in zip(nets, opts, strict=True):
+        train(net, opt, 1)
+        opt.zero_grad()
+        flat = [0.0 * loss + 5.0 for loss in net.losses(1)]
+        if opt is opts[0]:
+            opt.backward(flat)
+            opt.backward(net.losses(2))
+        else:
+            opt.backward([a + b for a, b in zip(flat, net.losses(2), strict=True)])
+        opt.step()
+        train(net, opt, 2, start=3)
+    close_params(*nets, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(opts[0].solver.state_dict(), opts[1].solver.state_dict(), equal_nan=True)
+
+
+def test_objectives_of_different_micro_batches_are_one_step():
+    """Labels for one objective in one micro-batch, for the others in the next."""
+    nets = [Net(), Net()]
+    for apart, net in enumerate(nets):
+        opt = wrap(net, "cagrad", "full", objectives=["a", "b", "c"])
+        for t in range(4):
+            a, b, c = net.losses(t)
+            opt.zero_grad()
+            if apart:
+                opt.backward({"b": b}, retain_graph=True)
+                opt.backward({"a": a, "c": c})
+            else:
+                opt.backward({"a": a, "b": b, "c": c})
+            opt.step()
+    close_params(*nets, rtol=1e-9, atol=1e-11)
+
+
+CLEAR = {
+    "opt": lambda net, opt: opt.zero_grad(),
+    "opt to zero": lambda net, opt: opt.zero_grad(set_to_none=False),
+    "model": lambda net, opt: net.zero_grad(),
+    "model to zero": lambda net, opt: net.zero_grad(set_to_none=False),
+}
+
+
+@pytest.mark.parametrize("clear", CLEAR)
+@pytest.mark.parametrize(
+    "solver, estimator", [("rlw", "pair"), ("uw", "full"), ("cagrad", "full"), ("ls", "collapsed")]
+)
+def test_clearing_the_gradients_discards_what_is_pending(solver, estimator, clear):
+    net, control = Net(), Net()
+    opt, reference = wrap(net, solver, estimator), wrap(control, solver, estimator)
+    for t in range(4):
+        train(control, reference, 1, start=t)
+        backward(net, opt, 100 + t, parts=2)  # never stepped on
+        CLEAR[clear](net, opt)
+        backward(net, opt, t)
+        opt.step()
+        CLEAR[clear](net, opt)
+    assert same(snapshot(control, reference), snapshot(net, opt))
+
+
+@pytest.mark.parametrize("solver, estimator", CASES)
+def test_backward_without_step_leaves_no_trace(solver, estimator):
+    net = Net()
+    opt = wrap(net, solver, estimator)
+    train(net, opt, 2)
+    before, global_generator = snapshot(net, opt), torch.get_rng_state()
+    backward(net, opt, 2, parts=2)
+    assert same(before, snapshot(net, opt))
+    opt.step()
+    assert torch.equal(global_generator, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_one_draw_a_step(parts):
+    net = Net(count=7)
+    opt = wrap(net, "rlw", "pair")
+    weights, pairs = copy.deepcopy(opt.solver.generator), copy.deepcopy(opt.metric.generator)
+    for t in range(5):
+        opt.zero_grad()
+        for part in range(parts):
+            opt.backward(net.losses(t, part, parts))
+            seen = opt.weights
+            opt.backward(net.losses(t, part, parts))
+            assert torch.equal(seen, opt.weights)
+        opt.step()
+        expected = torch.randn(7, generator=weights, dtype=torch.float64).softmax(0)
+        torch.randint(7, (2,), generator=pairs)
+        assert torch.equal(opt.weights, expected)
+        assert same(opt.solver.generator.get_state(), weights.get_state())
+        assert same(opt.metric.generator.get_state(), pairs.get_state())
+
+
+def test_grad_is_written_not_added_to():
+    net = Net()
+    opt = wrap(net)
+    opt.backward(net.losses(0))
+    expected = [p.grad.clone() for p in net.parameters()]
+    opt.zero_grad()
+    for p in net.parameters():
+        p.grad = torch.ones_like(p)
+    opt.backward(net.losses(0))
+    assert same(expected, [p.grad for p in net.parameters()])
+
+
+def test_micro_batches_must_agree_on_the_preference():
+    net, control = Net(), Net()
+    opt, reference = wrap(net, "preference"), wrap(control, "preference")
+    opt.backward(net.losses(0, 0, 2), [1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="preference must be the same"):
+        opt.backward(net.losses(0, 1, 2), [1.0, 2.0, 4.0])
+    opt.backward(net.losses(0, 1, 2), [1.0, 2.0, 3.0])
+    opt.step()
+    reference.backward(control.losses(0), [1.0, 2.0, 3.0])
+    reference.step()
+    close_params(net, control, rtol=1e-12)
+
+
+def test_weights_that_change_between_micro_batches_are_refused():
+    """Weights made of the losses differ from one micro-batch to the sum: what was differentiated with them is lost."""
+
+    class ByLoss(solvers.Solver):
+        def weights(self, losses, gram=None, preference=None):
+            return losses / losses.sum()
+
+    net = Net()
+    opt = MultiObjective(torch.optim.SGD(net.parameters(), lr=0.1), ByLoss())
+    opt.backward(net.losses(0, 0, 2))
+    with pytest.raises(ValueError, match="micro-batch"):
+        opt.backward(net.losses(0, 1, 2))

@@ -1,0 +1,181 @@
+"""Mixed precision: a GradScaler changes nothing but what overflows, and what overflows leaves no trace."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+
+from helpers import Net, backward, inf_loss, nan_gradient, same, same_params, snapshot, train, wrap
+from madamoo import MAdam, solvers
+
+CASES = [
+    ("ls", None),
+    ("ls", "collapsed"),
+    ("uw", "full"),
+    ("rlw", "pair"),
+    ("dwa", "marginal"),
+    ("cagrad", "diagonal"),
+]
+cases = pytest.mark.parametrize("solver, estimator", CASES)
+
+
+def sgd(net):
+    return torch.optim.SGD(net.parameters(), lr=1e-2)
+
+
+def scaled_step(opt, scaler, losses):
+    opt.zero_grad()
+    opt.backward(losses, scaler=scaler)
+    scaler.step(opt)
+    scaler.update()
+
+
+@cases
+def test_a_scaler_changes_nothing(solver, estimator, dtype):
+    net, control = Net(dtype=dtype), Net(dtype=dtype)
+    opt, scaler = wrap(net, solver, estimator, inner=sgd), torch.amp.GradScaler("cpu", init_scale=2.0**12)
+    train(control, wrap(control, solver, estimator, inner=sgd), 5)
+    for t in range(5):
+        scaled_step(opt, scaler, net.losses(t))
+    assert same_params(net, control)  # bit for bit: the scale is a power of two
+
+
+def test_gradients_can_be_unscaled_and_clipped_before_the_step():
+    net, control = Net(), Net()
+    opt, reference = wrap(net, "cagrad", "full", inner=sgd), wrap(control, "cagrad", "full", inner=sgd)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12)
+    for t in range(3):
+        opt.zero_grad()
+        opt.backward(net.losses(t), scaler=scaler)
+        scaler.unscale_(opt)
+        norm = torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+        scaler.step(opt)
+        scaler.update()
+        reference.zero_grad()
+        reference.backward(control.losses(t))
+        assert norm == torch.nn.utils.clip_grad_norm_(control.parameters(), 0.1)
+        reference.step()
+    assert same_params(net, control)
+
+
+@pytest.mark.parametrize("spoil", [inf_loss, nan_gradient])
+@cases
+def test_an_overflow_leaves_no_trace(solver, estimator, spoil):
+    net, control = Net(), Net()
+    opt, scaler = wrap(net, solver, estimator, inner=sgd), torch.amp.GradScaler("cpu", init_scale=2.0**12)
+    train(control, wrap(control, solver, estimator, inner=sgd), 5)
+    for t in range(5):
+        if t in (0, 3):
+            before, scale = snapshot(net, opt), scaler.get_scale()
+            scaled_step(opt, scaler, spoil(net.losses(100)))
+            assert same(before, snapshot(net, opt))
+            assert scaler.get_scale() == scale / 2
+        scaled_step(opt, scaler, net.losses(t))
+    assert opt.skipped == 2
+    assert same_params(net, control)
+
+
+def test_after_an_overflow_the_model_may_clear_the_gradients():
+    net, control = Net(), Net()
+    opt, scaler = wrap(net, "uw", "full", inner=sgd), torch.amp.GradScaler("cpu")
+    train(control, wrap(control, "uw", "full", inner=sgd), 3)
+    for t in (0, None, 1, 2):
+        net.zero_grad()
+        opt.backward(inf_loss(net.losses(100)) if t is None else net.losses(t), scaler=scaler)
+        scaler.step(opt)
+        scaler.update()
+    assert same_params(net, control)
+
+
+def test_the_scaler_finds_a_scale_that_fits():
+    """The first scales are too large for the gradients of a good batch; it is tried again until one fits."""
+    net, control = Net(dtype=torch.float32), Net(dtype=torch.float32)
+    train(control, wrap(control, "uw", "full", inner=sgd), 4)
+    opt, scaler = wrap(net, "uw", "full", inner=sgd), torch.amp.GradScaler("cpu", init_scale=2.0**127)
+    for t in range(4):
+        while opt.metric.steps == t:
+            scaled_step(opt, scaler, net.losses(t))
+    assert scaler.get_scale() < 2.0**127
+    assert same_params(net, control)
+
+
+@cases
+def test_without_a_scaler_a_bad_step_is_skipped_counted_and_warned_of_once(solver, estimator):
+    net = Net()
+    opt = wrap(net, solver, estimator)
+    train(net, opt, 2)
+    before = snapshot(net, opt)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for t in range(4):
+            opt.zero_grad()
+            opt.backward((inf_loss, nan_gradient)[t % 2](net.losses(t)))
+            opt.step()
+    assert same(before, snapshot(net, opt))
+    assert opt.skipped == 4
+    assert [w.filename for w in seen] == [__file__] and "not finite" in str(seen[0].message)
+
+
+@pytest.mark.filterwarnings("ignore:.*is not finite")
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_one_bad_micro_batch_spoils_its_step_and_no_other(bad):
+    net, control = Net(), Net()
+    opt, reference = wrap(net, "uw", "full"), wrap(control, "uw", "full")
+    for t in range(3):
+        if t == 1:
+            opt.zero_grad()
+            for part in range(3):
+                losses = net.losses(50, part, 3)
+                opt.backward(nan_gradient(losses) if part == bad else losses)
+            opt.step()
+        train(net, opt, 1, start=t)
+        train(control, reference, 1, start=t)
+    assert opt.skipped == 1
+    assert same(snapshot(net, opt), snapshot(control, reference))
+
+
+def test_the_scaler_divides_by_the_scale_not_the_inner_optimizer():
+    net = Net(dtype=torch.float32)
+    opt = MAdam(net.parameters())
+    assert not opt._step_supports_amp_scaling
+    control = Net(dtype=torch.float32)
+    train(control, MAdam(control.parameters()), 3)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    for t in range(3):
+        scaled_step(opt, scaler, net.losses(t))
+    assert same_params(net, control)
+
+
+def test_a_scaler_that_is_off_is_none():
+    net, control = Net(), Net()
+    train(control, wrap(control, "cagrad", "full"), 3)
+    opt, scaler = wrap(net, "cagrad", "full"), torch.amp.GradScaler("cpu", enabled=False)
+    for t in range(3):
+        scaled_step(opt, scaler, net.losses(t))
+    assert same_params(net, control)
+
+
+@pytest.mark.parametrize("solver", [solvers.LS(), solvers.CAGrad()], ids=["ls", "cagrad"])
+def test_autocast_to_bfloat16_trains(solver):
+    net = Net(dtype=torch.float32)
+    opt = MAdam(net.parameters(), lr=0.03, solver=copy.deepcopy(solver))
+    history = []
+    for _ in range(60):
+        opt.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            losses = net.losses(0)
+        opt.backward(losses)
+        assert all(p.grad.dtype == torch.float32 for p in net.parameters())
+        opt.step()
+        history.append(sum(losses).item())
+    assert history[-1] < 0.3 * history[0]
+
+
+def test_bfloat16_parameters_have_bfloat16_gradients_and_float32_averages():
+    net = Net(dtype=torch.bfloat16)
+    opt = wrap(net, "cagrad", "full")
+    backward(net, opt, 0)
+    assert all(p.grad.dtype == torch.bfloat16 for p in net.parameters())
+    opt.step()
+    assert {a.F.dtype for a in opt.metric.averages.values()} == {torch.float32}

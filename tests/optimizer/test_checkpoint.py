@@ -1,0 +1,203 @@
+"""A checkpoint holds everything, and one that does not fit is refused whole."""
+
+import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from helpers import CASES, Net, adam, preference, same, snapshot, train, wrap
+from madamoo import MultiObjective, solvers
+
+BEFORE, AFTER = 3, 3
+RUNS = {f"{solver}-{estimator}": {"solver": solver, "estimator": estimator} for solver, estimator in CASES}
+RUNS |= {
+    "bfloat16": {"solver": "uw", "estimator": "full", "dtype": torch.bfloat16},
+    "names": {"solver": "dwa", "estimator": "pair", "objectives": ["a", "b", "c"]},
+    "names-shared": {"solver": "cagrad", "estimator": "full", "objectives": ["a", "b", "c"]},
+    "scaler-off": {"solver": "rlw", "estimator": "pair", "scaler": torch.amp.GradScaler("cpu", enabled=False)},
+}
+
+
+def build(name):
+    spec = RUNS[name]
+    net = Net(dtype=spec.get("dtype", torch.float64))
+    return net, wrap(net, spec["solver"], spec["estimator"], objectives=spec.get("objectives"))
+
+
+def go_on(name, net, opt, start, steps):
+    """Named losses come in any order, one is missing from each batch, and after the checkpoint two are."""
+    scaler, names = RUNS[name].get("scaler"), RUNS[name].get("objectives")
+    for t in range(start, start + steps):
+        losses = net.losses(t)
+        if names is not None:
+            losses = {names[i]: losses[i] for i in (2, 0, 1) if (i != t % 3 if t < BEFORE else i == t % 3)}
+        opt.zero_grad()
+        opt.backward(losses, preference(opt, t, 3), scaler=scaler)
+        opt.step() if scaler is None else scaler.step(opt)
+
+
+def resume(folder):
+    """What the new process does: all from the file, nothing from memory."""
+    torch.set_num_threads(1)
+    saved = torch.load(folder / "saved.pt", weights_only=True)
+    result = {}
+    for name in RUNS:
+        net, opt = build(name)
+        net.load_state_dict(saved[name]["net"])
+        opt.load_state_dict(saved[name]["opt"])
+        go_on(name, net, opt, BEFORE, AFTER)
+        result[name] = {"net": net.state_dict(), "opt": opt.state_dict()}
+    torch.save(result, folder / "resumed.pt")
+
+
+def test_runs_resumed_in_a_new_process_equal_runs_that_were_not_interrupted(tmp_path):
+    saved, whole = {}, {}
+    for name in RUNS:
+        net, opt = build(name)
+        go_on(name, net, opt, 0, BEFORE)
+        saved[name] = copy.deepcopy({"net": net.state_dict(), "opt": opt.state_dict()})
+        go_on(name, net, opt, BEFORE, AFTER)
+        whole[name] = {"net": net.state_dict(), "opt": opt.state_dict()}
+    torch.save(saved, tmp_path / "saved.pt")
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    subprocess.run([sys.executable, __file__, str(tmp_path)], check=True, env={**os.environ, "PYTHONPATH": path})
+    resumed = torch.load(tmp_path / "resumed.pt", weights_only=True)
+    assert [name for name in RUNS if not same(whole[name], resumed[name])] == []
+
+
+def test_averages_of_bfloat16_parameters_stay_float32():
+    net, opt = build("bfloat16")
+    go_on("bfloat16", net, opt, 0, 2)
+    other = build("bfloat16")[1]
+    other.load_state_dict(copy.deepcopy(opt.state_dict()))
+    assert {a.F.dtype for a in other.metric.averages.values()} == {torch.float32}
+    assert same(opt.metric.state_dict(list(net.parameters())), other.metric.state_dict(other.param_groups[0]["params"]))
+
+
+@pytest.mark.parametrize("solver, estimator", [("ls", "collapsed"), ("uw", "full"), ("rlw", "pair"), ("cagrad", None)])
+def test_a_run_can_be_put_back_to_its_start(solver, estimator):
+    """As a search for a learning rate does: save before the first step, try, load."""
+    net, control = Net(), Net()
+    train(control, wrap(control, solver, estimator), 2)
+    opt = wrap(net, solver, estimator)
+    start = copy.deepcopy((net.state_dict(), opt.state_dict()))
+    train(net, opt, 3, start=50)
+    net.load_state_dict(start[0])
+    opt.load_state_dict(start[1])
+    train(net, opt, 2)
+    assert same(list(net.parameters()), list(control.parameters()))
+
+
+def _ran(solver="uw", estimator="full", count=3, width=6, steps=2, objectives=None):
+    net = Net(count)
+    if width != 6:
+        net.trunk[0] = torch.nn.Linear(4, width, dtype=torch.float64)
+        net.heads = torch.nn.ModuleList(torch.nn.Linear(width, 1, dtype=torch.float64) for _ in range(count))
+    opt = wrap(net, solver, estimator, objectives=objectives)
+    for t in range(steps):
+        losses = net.losses(t)
+        opt.backward(losses if objectives is None else dict(zip(objectives, losses, strict=True)))
+        opt.step()
+    return net, opt
+
+
+def _refuses(net, opt, state, match):
+    """The error says why, and neither the optimizer nor the state has changed."""
+    before, saved = snapshot(net, opt), copy.deepcopy(state)
+    with pytest.raises(ValueError, match=match):
+        opt.load_state_dict(state)
+    assert same(before, snapshot(net, opt))
+    assert same(saved, state)
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+@pytest.mark.parametrize(
+    "here, there, match",
+    [
+        ({"width": 5}, {}, "shape"),
+        ({"solver": "dwa"}, {}, "solver"),
+        ({"estimator": "pair"}, {}, "estimator"),
+        ({"estimator": "auto"}, {"estimator": "marginal"}, "estimator"),
+        ({"estimator": None}, {}, "metric"),
+        ({}, {"estimator": None}, "metric"),
+        ({"objectives": ["a", "b", "c"]}, {"objectives": ["a", "b", "d"]}, "objectives"),
+        ({"count": 2}, {"count": 3}, "parameters"),
+    ],
+)
+def test_a_checkpoint_of_another_optimizer_is_refused(here, there, match, steps):
+    _refuses(*_ran(**here, steps=steps), _ran(**there)[1].state_dict(), match)
+
+
+@pytest.mark.parametrize("solver", [solvers.LS([1.0, 2.0]), solvers.CAGrad()], ids=["ls", "cagrad"])
+def test_a_checkpoint_with_another_number_of_objectives_is_refused(solver):
+    """The same parameters, two objectives here and three there."""
+    net, other = Net(2), Net(2)
+    opt = MultiObjective(adam(net), solver)
+    opt.backward(net.losses(0))
+    opt.step()
+    there = MultiObjective(adam(other), type(solver)())
+    there.backward([*other.losses(0), sum(other.losses(1))])
+    there.step()
+    _refuses(net, opt, there.state_dict(), "2|3")
+    if isinstance(solver, solvers.LS):  # known before the first step
+        fresh = Net(2)
+        _refuses(fresh, MultiObjective(adam(fresh), solvers.LS([1.0, 2.0])), there.state_dict(), "2|3")
+
+
+def _paths(state, prefix=()):
+    """Every piece of the state that has a name of its own."""
+    for key, value in state.items():
+        if isinstance(key, str):
+            yield (*prefix, key)
+        if isinstance(value, dict) and (*prefix, key) != ("state",):
+            yield from _paths(value, (*prefix, key))
+
+
+def _pieces(state, place=()):
+    """Where in the state, and under which name, each piece of it is; torch's own parts count as one."""
+    for key, value in state.items():
+        if isinstance(key, str):
+            yield place, key
+        if isinstance(value, dict) and (place, key) != ((), "state"):
+            yield from _pieces(value, (*place, key))
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+@pytest.mark.parametrize("solver, estimator", [("uw", "full"), ("rlw", "pair")])
+def test_a_checkpoint_that_lacks_a_piece_is_refused(solver, estimator, steps):
+    whole = _ran(solver, estimator)[1].state_dict()
+    net, opt = _ran(solver, estimator, steps=steps)
+    pieces = list(_pieces(whole))
+    assert (("multi_objective", "metric", "averages", 0), "F") in pieces
+    wrong = {}
+    for place, name in pieces:
+        state = part = copy.deepcopy(whole)
+        for key in place:
+            part = part[key]
+        if part.pop(name) is None and name == "generator":
+            continue  # the solver draws nothing
+        try:
+            _refuses(net, opt, state, name)
+        except (Exception, pytest.fail.Exception) as error:
+            wrong[(*place, name)] = repr(error)
+    assert wrong == {}
+
+
+def test_the_state_of_the_inner_optimizer_alone_is_refused():
+    net, opt = _ran()
+    _refuses(net, opt, opt.optimizer.state_dict(), "multi_objective")
+
+
+def test_an_automatic_estimator_takes_what_it_has_made():
+    opt = _ran("uw", "auto")[1]
+    other = wrap(Net(), "uw", "auto")
+    other.load_state_dict(copy.deepcopy(opt.state_dict()))
+    assert other.metric.used == opt.metric.used == "full"
+
+
+if __name__ == "__main__":
+    resume(Path(sys.argv[1]))

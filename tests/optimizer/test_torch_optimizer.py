@@ -1,0 +1,199 @@
+"""The wrapper is a torch optimizer like any other, and without a metric it is the inner one."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch.optim.lr_scheduler import LambdaLR, OneCycleLR, StepLR
+
+from helpers import COVER, Net, adam, close_params, same, same_params, snapshot, train, wrap
+from madamoo import MAdam, MultiObjective, solvers
+
+INNERS = {
+    "Adam": lambda params: torch.optim.Adam(params, lr=1e-2),
+    "AdamW": lambda params: torch.optim.AdamW(params, lr=1e-2, weight_decay=0.1),
+    "SGD": lambda params: torch.optim.SGD(params, lr=1e-1, momentum=0.9),
+    "RAdam": lambda params: torch.optim.RAdam(params, lr=1e-2),
+}
+SCHEDULERS = {
+    "StepLR": lambda opt: StepLR(opt, 2, 0.5),
+    "LambdaLR": lambda opt: LambdaLR(opt, lambda t: 1 / (1 + t)),
+    "OneCycleLR": lambda opt: OneCycleLR(opt, max_lr=0.1, total_steps=10),
+}
+
+
+def test_groups_state_and_defaults_are_the_inner_optimizers_own():
+    net = Net()
+    inner = adam(net)
+    opt = MultiObjective(inner)
+    assert isinstance(opt, torch.optim.Optimizer) and isinstance(MAdam(net.parameters()), torch.optim.Optimizer)
+    for _ in range(2):
+        train(net, opt, 2)
+        assert opt.param_groups is inner.param_groups
+        assert opt.state is inner.state
+        assert opt.defaults is inner.defaults
+        opt.load_state_dict(copy.deepcopy(opt.state_dict()))
+
+
+@pytest.mark.parametrize("inner", INNERS)
+def test_without_a_metric_ls_is_plain_training_on_the_weighted_sum(inner, dtype):
+    weights = [0.2, 0.3, 0.5]
+    net, plain = Net(dtype=dtype), Net(dtype=dtype)
+    opt = MultiObjective(INNERS[inner](net.parameters()), solvers.LS(weights))
+    train(net, opt, 10)
+    reference = INNERS[inner](plain.parameters())
+    for t in range(10):
+        reference.zero_grad()
+        sum(w * loss for w, loss in zip(weights, plain.losses(t), strict=True)).backward()
+        reference.step()
+    ulps = 8 * torch.finfo(dtype).eps
+    close_params(net, plain, rtol=ulps, atol=ulps)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_scheduler_on_the_wrapper_equals_scheduler_on_the_inner_optimizer(scheduler):
+    nets = [Net(), Net()]
+    for on_inner, net in enumerate(nets):
+        opt = wrap(net, "uw", "full")
+        schedule = SCHEDULERS[scheduler](opt.optimizer if on_inner else opt)
+        rates = []
+        for t in range(6):
+            train(net, opt, 1, start=t)
+            rates.append(opt.param_groups[0]["lr"])
+            schedule.step()
+        assert len(set(rates)) > 2
+    assert same_params(*nets)
+
+
+def test_groups_have_rates_and_betas_of_their_own(dtype):
+    """Two groups in one optimizer equal two optimizers: the metric's decay is the group's betas[1]."""
+
+    def start():
+        return [torch.linspace(-1, 1, 5, dtype=dtype).requires_grad_(), torch.ones(3, dtype=dtype).requires_grad_()]
+
+    def losses(params):
+        return [sum((p - 2).square().sum() for p in params), sum((p + 1).pow(4).sum() for p in params)]
+
+    options = [{"lr": 0.1, "betas": (0.5, 0.7)}, {"lr": 0.01, "betas": (0.9, 0.99)}]
+    together, apart = start(), start()
+    one = MAdam([{"params": [p], **o} for p, o in zip(together, options, strict=True)])
+    two = [MAdam([p], **o) for p, o in zip(apart, options, strict=True)]
+    for _ in range(5):
+        one.zero_grad()
+        one.backward(losses(together))
+        one.step()
+        for opt, p in zip(two, apart, strict=True):
+            opt.zero_grad()
+            opt.backward(losses([p]))
+            opt.step()
+    assert same(together, apart)
+
+
+@pytest.mark.parametrize("estimator", ["full", "pair", None])
+def test_a_group_added_later_equals_one_that_was_frozen_until_then(estimator):
+    nets = [Net(), Net()]
+    for add, net in zip([True, False], nets, strict=True):
+        head = list(net.heads[2].parameters())
+        rest = [p for p in net.parameters() if all(p is not q for q in head)]
+        group = {"params": head, "lr": 0.5}
+        opt = wrap(net, "rlw", estimator, inner=lambda _, g=[rest] if add else [rest, group]: _groups(g))
+        net.heads[2].requires_grad_(False)
+        train(net, opt, 3)
+        assert same(net.heads[2].weight, Net().heads[2].weight)
+        net.heads[2].requires_grad_(True)
+        if add:
+            opt.add_param_group(group)
+        train(net, opt, 3, start=3)
+        assert opt.param_groups[1]["lr"] == 0.5
+    assert same_params(*nets)
+
+
+def _groups(groups):
+    return torch.optim.AdamW([g if isinstance(g, dict) else {"params": g} for g in groups], lr=1e-2)
+
+
+@pytest.mark.parametrize("clone", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize("steps", [0, 3])
+@pytest.mark.parametrize("solver, estimator", COVER)
+def test_a_copy_goes_on_as_the_original(clone, steps, solver, estimator):
+    net = Net()
+    opt = wrap(net, solver, estimator, shared=net.trunk)
+    train(net, opt, steps)
+    net_copy, opt_copy = clone((net, opt))
+    train(net, opt, 3, start=steps)
+    assert steps == 0 or not same_params(net, net_copy)  # the copy is one
+    train(net_copy, opt_copy, 3, start=steps)
+    assert same(snapshot(net, opt), snapshot(net_copy, opt_copy))
+
+
+def test_a_copy_has_no_gradients_and_no_pending_step():
+    """A copy of a parameter has no .grad: what made it is left behind too."""
+    net = Net()
+    opt = wrap(net, "rlw", "pair")
+    train(net, opt, 2)
+    opt.backward(net.losses(9))
+    net_copy, opt_copy = copy.deepcopy((net, opt))
+    opt.zero_grad()
+    for n, o in [(net, opt), (net_copy, opt_copy)]:
+        o.backward(n.losses(2))
+        o.step()
+    assert same(snapshot(net, opt), snapshot(net_copy, opt_copy))
+
+
+@pytest.mark.parametrize("solver, estimator", COVER)
+def test_the_state_before_the_first_step_can_be_saved_and_loaded(solver, estimator):
+    net, fresh = Net(), Net()
+    train(net, wrap(net, solver, estimator), 2)
+    opt = wrap(fresh, solver, estimator)
+    opt.load_state_dict(wrap(Net(), solver, estimator).state_dict())
+    train(fresh, opt, 2)
+    assert same_params(net, fresh)
+
+
+@pytest.mark.parametrize("estimator", [None, "collapsed"])
+def test_step_without_backward_is_the_inner_optimizers_step(estimator):
+    net, plain = Net(), Net()
+    opt, reference = wrap(net, "ls", estimator), adam(plain)
+    before = snapshot(net, opt)["opt"]["multi_objective"]
+    for _ in range(3):
+        for p, q in zip(net.parameters(), plain.parameters(), strict=True):
+            p.grad, q.grad = torch.sin(p.detach()), torch.sin(q.detach())
+        opt.step()
+        reference.step()
+    assert same_params(net, plain)
+    assert same(before, snapshot(net, opt)["opt"]["multi_objective"])
+
+
+def test_step_hooks_and_state_dict_hooks_are_called():
+    net = Net()
+    opt = wrap(net)
+    calls = []
+    opt.register_step_pre_hook(lambda *_: calls.append("before"))
+    opt.register_step_post_hook(lambda *_: calls.append("after"))
+    opt.register_state_dict_post_hook(lambda _, state: {**state, "note": 1})
+    opt.register_load_state_dict_pre_hook(lambda _, state: {k: v for k, v in state.items() if k != "note"})
+    opt.register_load_state_dict_post_hook(lambda _: calls.append("loaded"))
+    train(net, opt, 1)
+    state = opt.state_dict()
+    assert state["note"] == 1
+    opt.load_state_dict(state)
+    assert calls == ["before", "after", "loaded"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"optimizer": [torch.zeros(1)]},
+        {"solver": "ls"},
+        {"metric": "full"},
+    ],
+)
+def test_a_piece_of_the_wrong_type_is_refused(arguments):
+    with pytest.raises(TypeError, match=f"{next(iter(arguments))} must be"):
+        MultiObjective(**{"optimizer": adam(Net()), **arguments})
+
+
+def test_a_wrapper_is_not_wrapped_again():
+    with pytest.raises(TypeError, match="must be a torch optimizer"):
+        MultiObjective(wrap(Net()))

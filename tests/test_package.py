@@ -1,0 +1,143 @@
+"""The package as a whole: what importing it costs, what it offers, and that its examples run."""
+
+import doctest
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import subprocess
+import sys
+import zipfile
+from importlib import metadata, resources
+
+import pytest
+import torch
+
+import madamoo
+
+MODULES = ["madamoo", *(m.name for m in pkgutil.walk_packages(madamoo.__path__, "madamoo."))]
+EXTRAS = ("typer", "rich", "sklearn", "matplotlib", "scipy", "torchvision", "pandas", "cvxpy")
+
+PROBE = """
+import json, sys, time
+import torch
+before, start, cpu = set(sys.modules), time.perf_counter(), time.process_time()
+import madamoo
+print(json.dumps({"seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu,
+                  "new": sorted(set(sys.modules) - before)}))
+"""
+
+
+def test_import_is_light_and_quick():
+    """torch and numpy only, and under 0.3 s beyond torch: the best of three, unless the first will do."""
+    for _ in range(3):
+        result = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
+        found = json.loads(result.stdout)
+        assert not {module.partition(".")[0] for module in found["new"]} & set(EXTRAS)
+        if found["seconds"] < 0.3:
+            return
+    if os.getloadavg()[0] > 1 and found["cpu"] < 0.3:
+        pytest.skip(f"the machine is busy: {found['seconds']:.2f} s, of which {found['cpu']:.2f} s were our own")
+    pytest.fail(f"import madamoo takes {found['seconds']:.2f} s beyond import torch")
+
+
+def test_public_names():
+    assert {"MAdam", "MultiObjective", "PreferenceMetric", "solvers"} <= set(madamoo.__all__)
+    for name in madamoo.__all__:
+        assert hasattr(madamoo, name)
+    assert madamoo.__version__ == metadata.version("madamoo")
+    assert issubclass(madamoo.MAdam, madamoo.MultiObjective)
+    assert issubclass(madamoo.MultiObjective, torch.optim.Optimizer)
+
+
+SIGNATURES = {
+    "MAdam": {
+        "params": inspect.Parameter.empty,
+        "lr": 1e-3,
+        "betas": (0.9, 0.999),
+        "eps": 1e-8,
+        "weight_decay": 0.0,
+        "solver": None,
+        "metric": None,
+    },
+    "MultiObjective": {"optimizer": inspect.Parameter.empty, "solver": None, "metric": None},
+    "MultiObjective.backward": {
+        "losses": inspect.Parameter.empty,
+        "preference": None,
+        "retain_graph": False,
+        "scaler": None,
+    },
+    "PreferenceMetric": {
+        "estimator": "auto",
+        "beta": None,
+        "eps": 1e-16,
+        "rampup": ...,  # a number found by measurement
+        "ramp": "matched",
+        "bias_correction": True,
+        "floor": True,
+        "every": 1,
+        "dtype": None,
+        "seed": 0,
+    },
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signatures_are_the_designs(name):
+    item = madamoo
+    for part in name.split("."):
+        item = getattr(item, part)
+    found = {key: p.default for key, p in inspect.signature(item).parameters.items() if key != "self"}
+    wanted = SIGNATURES[name]
+    assert list(found)[: len(wanted)] == list(wanted)
+    for key, default in wanted.items():
+        assert default is ... or found[key] == default, key
+    assert all(default is not inspect.Parameter.empty for key, default in found.items() if key not in wanted)
+
+
+# fmt: off
+DESIGNED = [
+    "LS", "RLW", "UW", "DWA", "IMTLL", "IMTLG", "IMTL", "MGDA", "PCGrad", "CAGrad", "GradNorm", "GradVac",
+    "GradDrop", "NashMTL", "AlignedMTL", "UPGrad", "FAMO", "DBMTL", "GeometricMean", "Tchebycheff",
+    "SmoothTchebycheff", "Preference", "ParetoMTL", "EPO", "FERERO", "COSMOS", "RotoGrad",
+]
+# fmt: on
+
+
+def test_solvers_carry_the_designs_names():
+    assert set(madamoo.solvers.available()) <= {name.lower() for name in DESIGNED}
+    for name in madamoo.solvers.available():
+        solver = madamoo.solvers.get(name)
+        assert type(solver).__name__ in DESIGNED
+        assert isinstance(solver.needs_gram, bool) and isinstance(solver.static, bool)
+        assert list(inspect.signature(solver.weights).parameters) == ["losses", "gram", "preference"]
+
+
+@pytest.mark.parametrize("name", [m for m in MODULES if not m.endswith("__main__")])
+def test_examples_in_docstrings(name):
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and error.name.partition(".")[0] in EXTRAS:
+            pytest.skip(f"{error.name} is an extra")
+        raise
+    assert module.__doc__ or name.rpartition(".")[2].startswith("_"), f"{name} says nothing of itself"
+    assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize("name", ["madamoo.solvers", "madamoo.solvers._ls", "madamoo.optimizer._madam"])
+def test_there_are_examples(name):
+    """The test above would pass on a package without any."""
+    assert doctest.testmod(importlib.import_module(name)).attempted > 0
+
+
+def test_type_hints_are_announced():
+    assert (resources.files("madamoo") / "py.typed").is_file()
+
+
+def test_the_wheel_holds_the_marker(tmp_path):
+    builder = pytest.importorskip("hatchling.builders.wheel", reason="needs the build backend")
+    root = resources.files("madamoo").joinpath("..", "..")
+    (wheel,) = builder.WheelBuilder(str(root)).build(directory=str(tmp_path), versions=["standard"])
+    assert "madamoo/py.typed" in zipfile.ZipFile(wheel).namelist()
