@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers import CASES, Net, adam, preference, same, snapshot, train, wrap
+from helpers import CASES, Net, adam, inf_loss, preference, same, snapshot, train, wrap
 from madamoo import MultiObjective, solvers
 
 BEFORE, AFTER = 3, 3
@@ -76,6 +76,16 @@ def test_averages_of_bfloat16_parameters_stay_float32():
     other.load_state_dict(copy.deepcopy(opt.state_dict()))
     assert {a.F.dtype for a in other.metric.averages.values()} == {torch.float32}
     assert same(opt.metric.state_dict(list(net.parameters())), other.metric.state_dict(other.param_groups[0]["params"]))
+
+
+@pytest.mark.filterwarnings("ignore:.*is not finite")
+def test_the_count_of_skipped_steps_is_kept():
+    net = Net()
+    opt, other = wrap(net), wrap(Net())
+    opt.backward(inf_loss(net.losses(0)))
+    opt.step()
+    other.load_state_dict(opt.state_dict())
+    assert other.skipped == opt.skipped == 1
 
 
 @pytest.mark.parametrize("solver, estimator", [("ls", "collapsed"), ("uw", "full"), ("rlw", "pair"), ("cagrad", None)])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.optim.lr_scheduler import LambdaLR, OneCycleLR, StepLR
 
-from helpers import COVER, Net, adam, close_params, same, same_params, snapshot, train, wrap
+from helpers import COVER, Net, adam, close_params, metric, same, same_params, snapshot, train, wrap
 from madamoo import MAdam, MultiObjective, solvers
 
 INNERS = {
@@ -77,8 +77,8 @@ def test_groups_have_rates_and_betas_of_their_own(dtype):
 
     options = [{"lr": 0.1, "betas": (0.5, 0.7)}, {"lr": 0.01, "betas": (0.9, 0.99)}]
     together, apart = start(), start()
-    one = MAdam([{"params": [p], **o} for p, o in zip(together, options, strict=True)])
-    two = [MAdam([p], **o) for p, o in zip(apart, options, strict=True)]
+    one = MAdam([{"params": [p], **o} for p, o in zip(together, options, strict=True)], metric=metric("auto"))
+    two = [MAdam([p], **o, metric=metric("auto", beta=o["betas"][1])) for p, o in zip(apart, options, strict=True)]
     for _ in range(5):
         one.zero_grad()
         one.backward(losses(together))
