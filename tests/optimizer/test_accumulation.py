@@ -6,19 +6,21 @@ import pytest
 import torch
 
 from helpers import CASES, Net, backward, close_params, same, snapshot, train, wrap
-from madamoo import MultiObjective, solvers
+from madamoo import solvers
 
-BY_LOSS = {"geometricmean", "tchebycheff", "smoothtchebycheff"}
-"""Solvers whose weights come from the losses of the step, known with its last micro-batch only."""
+BY_LOSS = {"cosmos", "famo", "geometricmean", "smoothtchebycheff", "tchebycheff"}
 
 
-@pytest.mark.parametrize("parts", [2, 4])
+def _options(solver):
+    """Weights made of the step's losses are known with its last micro-batch only: until then, every row is kept."""
+    return {"rows": "all"} if solver in BY_LOSS else {}
+
+
 @pytest.mark.parametrize("solver, estimator", CASES)
-def test_micro_batches_equal_one_batch(solver, estimator, parts):
+def test_micro_batches_equal_one_batch(solver, estimator):
     whole, split = Net(), Net()
-    options = {"rows": "all"} if solver in BY_LOSS else {}
-    train(whole, wrap(whole, solver, estimator, **options), 6)
-    train(split, wrap(split, solver, estimator, **options), 6, parts=parts)
+    train(whole, wrap(whole, solver, estimator, **_options(solver)), 5)
+    train(split, wrap(split, solver, estimator, **_options(solver)), 5, parts=4)
     close_params(split, whole, rtol=1e-9, atol=1e-11)
 
 
@@ -87,7 +89,7 @@ def test_clearing_the_gradients_discards_what_is_pending(solver, estimator, clea
 @pytest.mark.parametrize("solver, estimator", CASES)
 def test_backward_without_step_leaves_no_trace(solver, estimator):
     net = Net()
-    opt = wrap(net, solver, estimator)
+    opt = wrap(net, solver, estimator, **_options(solver))
     train(net, opt, 2)
     before, global_generator = snapshot(net, opt), torch.get_rng_state()
     backward(net, opt, 2, parts=2)
@@ -141,15 +143,15 @@ def test_micro_batches_must_agree_on_the_preference():
     close_params(net, control, rtol=1e-12)
 
 
-def test_weights_that_change_between_micro_batches_are_refused():
-    """Weights made of the losses differ from one micro-batch to the sum: what was differentiated with them is lost."""
-
-    class ByLoss(solvers.Solver):
-        def weights(self, losses, gram=None, preference=None):
-            return losses / losses.sum()
-
+@pytest.mark.parametrize("solver", sorted(BY_LOSS & set(solvers.available())))
+def test_weights_that_change_between_micro_batches_are_refused(solver):
+    """What was differentiated with the old weights cannot be weighed anew."""
     net = Net()
-    opt = MultiObjective(torch.optim.SGD(net.parameters(), lr=0.1), ByLoss())
-    opt.backward(net.losses(0, 0, 2))
-    with pytest.raises(ValueError, match="micro-batch"):
-        opt.backward(net.losses(0, 1, 2))
+    opt = wrap(net, solver)
+    train(net, opt, 2)
+    opt.backward(net.losses(2, 0, 2))
+    before, gradients = snapshot(net, opt), [p.grad.clone() for p in net.parameters()]
+    with pytest.raises(ValueError, match=r"micro-batch.*rows='all'"):
+        opt.backward(net.losses(2, 1, 2))
+    assert same(before, snapshot(net, opt))
+    assert same(gradients, [p.grad for p in net.parameters()])

@@ -12,7 +12,7 @@ import torch
 from helpers import CASES, Net, adam, inf_loss, preference, same, snapshot, train, wrap
 from madamoo import MultiObjective, solvers
 
-BEFORE, AFTER = 3, 3
+BEFORE, AFTER = 2, 2
 RUNS = {f"{solver}-{estimator}": {"solver": solver, "estimator": estimator} for solver, estimator in CASES}
 RUNS |= {
     "bfloat16": {"solver": "uw", "estimator": "full", "dtype": torch.bfloat16},

@@ -37,10 +37,13 @@ class Averages:
         if not counts:
             return None
 
+        largest = torch.finfo(x.d.dtype).max / 8  # so that a weight beyond it, times an average of zero, is zero
+
         def weight(pair: Pair) -> float:
             i, j = pair
             both = x.weights[i] * x.weights[j] * (1.0 if i == j else 2.0)
-            return both / (1.0 - beta ** counts[pair]) if bias_correction else both
+            both = both / (1.0 - beta ** counts[pair]) if bias_correction else both
+            return min(max(both, -largest), largest)
 
         # What is stored: one pass over F.
         fresh = set(measured)

@@ -103,7 +103,7 @@ class MultiObjective(Optimizer):
             }
         )
         if solver.needs_gram or solver.per_coordinate or rows == "all" or needs_rows:
-            _allow_several_backward_passes()
+            allow_several_backward_passes()
 
     # The groups are the inner optimizer's own list, and its load_state_dict rebinds it: so look it up each time.
     @property
@@ -271,7 +271,7 @@ def _evaluates_again(optimizer: Optimizer) -> bool:
     return step is not None and step.default is inspect.Parameter.empty
 
 
-def _allow_several_backward_passes() -> None:
+def allow_several_backward_passes() -> None:
     """Models compiled from now on keep what a second backward pass needs; by default they give it away in the first."""
     import torch._functorch.config
 

@@ -21,7 +21,7 @@ class Pending:
     values: Tensor  # [C], the losses summed over micro-batches; NaN where an objective is missing from all of them
     preference: Tensor | None
     measurement: Measurement | None
-    opaque: bool  # whether the graph hides which objective reaches which parameter
+    opaque: bool = False  # whether the graph hides which objective reaches which parameter
     rows: list[Rows | None] = field(default_factory=list)
     reach: dict[Tensor, frozenset[int]] = field(default_factory=dict)
     solver: Solver | None = None  # the solver as it will be after the step

@@ -5,29 +5,69 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from ._alignedmtl import AlignedMTL
 from ._base import Solver
 from ._cagrad import CAGrad
+from ._cosmos import COSMOS
+from ._dbmtl import DBMTL
+from ._dualproj import DualProj
 from ._dwa import DWA
+from ._epo import EPO
+from ._famo import FAMO
+from ._ferero import FERERO
+from ._geometric_mean import GeometricMean
+from ._graddrop import GradDrop
+from ._gradnorm import GradNorm
+from ._gradvac import GradVac
+from ._imtl import IMTL
+from ._imtlg import IMTLG
+from ._imtll import IMTLL
 from ._ls import LS
 from ._mgda import MGDA
+from ._nashmtl import NashMTL
+from ._paretomtl import ParetoMTL
+from ._pcgrad import PCGrad
 from ._preference import Preference
 from ._rlw import RLW
+from ._rotograd import RotoGrad
+from ._smooth_tchebycheff import SmoothTchebycheff
+from ._tchebycheff import Tchebycheff
+from ._upgrad import UPGrad
 from ._uw import UW
 
-__all__ = [
-    "DWA",
-    "LS",
-    "MGDA",
-    "RLW",
-    "UW",
-    "CAGrad",
-    "Preference",
-    "Solver",
-    "available",
-    "get",
-]
+_ALL: tuple[type[Solver], ...] = (
+    LS,
+    RLW,
+    UW,
+    DWA,
+    IMTLL,
+    IMTLG,
+    IMTL,
+    MGDA,
+    PCGrad,
+    CAGrad,
+    GradNorm,
+    GradVac,
+    GradDrop,
+    NashMTL,
+    AlignedMTL,
+    UPGrad,
+    DualProj,
+    FAMO,
+    DBMTL,
+    GeometricMean,
+    Tchebycheff,
+    SmoothTchebycheff,
+    Preference,
+    ParetoMTL,
+    EPO,
+    FERERO,
+    COSMOS,
+    RotoGrad,
+)
+_SOLVERS = {solver.__name__.lower(): solver for solver in _ALL}
 
-_SOLVERS: dict[str, type[Solver]] = {s.__name__.lower(): s for s in (LS, RLW, UW, DWA, MGDA, CAGrad, Preference)}
+__all__ = [*(solver.__name__ for solver in _ALL), "Solver", "available", "get"]
 
 
 def available() -> list[str]:

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._base import Solver
+from ._checks import check_positive
+
+
+class RotoGrad(Solver):
+    """RotoGrad (`Javaloy and Valera, 2022 <https://arxiv.org/abs/2103.02631>`_): equal norms, turned features.
+
+    It acts on the features z that the heads share, so the model has to pass them through it: feed head k with
+    ``solver.rotate(z)[k]``, that is R_k z. With G_k the gradient of l_k by z over the batch,
+
+    - scale: every objective gets the norm c = sum_k a_k ||G_k||, where a_k is proportional to ||G_k|| / ||G_k at the
+      start||. A trunk gradient is linear in G_k, so this is lambda_k = c / ||G_k||;
+    - rotate: R_k moves on the rotations towards the alignment of its gradients with the mean of all, v_n.
+
+    Without :meth:`rotate`, the norms are those of the parameters' gradients, and nothing is rotated.
+
+    Args:
+        n_objectives: needed by :meth:`rotate`, which is called before any loss is seen.
+        lr: angle, in radians, by which a rotation may turn in one step.
+    """
+
+    family = "gradient"
+    needs_gram = True
+    per_objective = ("start",)
+
+    start: Tensor
+    rotations: Tensor | None
+
+    def __init__(self, n_objectives: int | None = None, *, lr: float = 0.01) -> None:
+        super().__init__()
+        self.expected = n_objectives
+        self.lr = check_positive("lr", lr)
+        self.gathered: dict[int, list[Tensor]] = {}
+        self.register_buffer("rotations", None)
+
+    def setup(self, n_objectives: int) -> None:
+        if self.expected not in (None, n_objectives):
+            raise ValueError(f"n_objectives is {self.expected}, but there are {n_objectives} losses")
+        self.register_buffer("start", torch.zeros(n_objectives, dtype=torch.float64))
+
+    def rotate(self, features: Tensor) -> list[Tensor]:
+        """The features [..., F] turned for each objective; head k takes entry k."""
+        count = self.expected or self.n_objectives
+        if count is None:
+            raise ValueError("rotate needs the number of objectives: build the solver as RotoGrad(n_objectives=...)")
+        if self.rotations is None:
+            self.rotations = torch.eye(features.shape[-1]).repeat(count, 1, 1).to(features.detach())
+        turned = [features @ R.T for R in self.rotations.to(features)]
+        if torch.is_grad_enabled() and features.requires_grad:
+            for k, r in enumerate(turned):
+                r.register_hook(lambda gradient, k=k: self.gathered.setdefault(k, []).append(gradient.detach()))
+        return turned
+
+    def weights(self, losses: Tensor, gram: Tensor | None = None, preference: Tensor | None = None) -> Tensor:
+        gram = self.require(gram)
+        self.ensure(len(losses))
+        gradients = {k: torch.cat([g.flatten(0, -2) for g in parts]) for k, parts in self.gathered.items()}
+        if len(gradients) == len(losses):
+            norms = torch.stack([gradients[k].double().norm() for k in sorted(gradients)]).to(losses)
+            self._turn(gradients)
+        else:
+            norms = gram.diagonal().clamp_min(0).sqrt().to(losses)
+        self.start = torch.where(self.start > 0, self.start, norms.to(self.start))
+        ratio = norms / torch.where(self.start > 0, self.start, 1.0).to(norms)
+        total = ratio.sum()
+        share = ratio / total if total > 0 else torch.full_like(ratio, 1.0 / len(ratio))
+        common = (share * norms).sum()
+        return torch.where(norms > 0, common / norms, 0.0)
+
+    def _turn(self, gradients: dict[int, Tensor]) -> None:
+        """One step of each rotation, R <- R exp(angle * A), A the direction in which its alignment grows fastest."""
+        assert self.rotations is not None
+        keys = sorted(gradients)
+        unit = {k: gradients[k] / gradients[k].norm().clamp_min(torch.finfo(gradients[k].dtype).tiny) for k in keys}
+        target = torch.stack([unit[k] @ self.rotations[k].to(unit[k]) for k in keys]).mean(0)  # v_n
+        turned = self.rotations.clone()
+        for k in keys:
+            R = turned[k]
+            # <R' g_n, v_n> summed over n is tr(R' S); along R exp(A) its derivative at A = 0 is <A, skew(R' S)>.
+            slope = R.T @ (unit[k].T @ target).to(R)
+            skew = slope - slope.T
+            size = torch.linalg.matrix_norm(skew, 2)
+            if size > 0:
+                turned[k] = R @ torch.linalg.matrix_exp(min(self.lr, float(size)) / size * skew)
+        self.rotations = turned
+
+    def forget(self) -> None:
+        self.gathered.clear()
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        saved = state_dict.get(f"{prefix}rotations")
+        if saved is not None and (self.rotations is None or self.rotations.shape != saved.shape):
+            self.rotations = torch.empty_like(saved)
+        super()._load_from_state_dict(state_dict, prefix, *args)
