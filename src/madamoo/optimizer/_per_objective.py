@@ -1,0 +1,149 @@
+"""What MTAdam and AdaTask share: losses in, one row an objective kept until the step, skipped steps, checkpoints."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from ..gradients import LossesT, Rows, add_rows, check_names, compute_rows, largest_entry, read_losses
+from ..solvers._checks import check_positive
+from ._moments import moment_dtype
+from ._multi_objective import allow_several_backward_passes
+from ._run import Pending, Run
+
+KEY = "per_objective"
+
+
+class PerObjective(Optimizer):
+    """An optimizer that keeps moments for each objective; a subclass moves one parameter, in ``move``.
+
+    ``backward(losses)`` differentiates every loss, ``step()`` updates the moments and moves the parameters; ``.grad``
+    is neither read nor written. An objective that a batch lacks adds nothing to the step, and its moments rest.
+    """
+
+    run: Run
+
+    def __init__(
+        self, params: Iterable[Any], defaults: dict[str, Any], names: Sequence[str] | None, count: int | None = None
+    ) -> None:
+        for name in ("lr", "weight_decay"):
+            check_positive(name, float(defaults[name]), zero=True)
+        check_positive("eps", defaults["eps"])
+        for beta in defaults["betas"]:
+            check_decay("betas", beta)
+        super().__init__(params, defaults)
+        self.run = Run(count) if names is None else Run(len(names), check_names(names))
+        allow_several_backward_passes()
+
+    def move(self, param: Tensor, rows: Rows, group: dict[str, Any]) -> Tensor:
+        """Take the rows into ``self.state[param]``, and return what to subtract from the parameter, for a rate of 1."""
+        raise NotImplementedError
+
+    @property
+    def weights(self) -> Tensor | None:
+        """None: no single number weighs an objective here, each parameter or coordinate has its own."""
+        return None
+
+    @property
+    def objectives(self) -> tuple[str, ...] | None:
+        """The names of the objectives, if the losses came as a dictionary."""
+        pending = self.run.pending
+        return self.run.names if pending is None else pending.names
+
+    @property
+    def skipped(self) -> int:
+        """How many steps were refused because a loss or a gradient was not finite."""
+        return self.run.skipped
+
+    @torch.no_grad()
+    def backward(self, losses: LossesT, retain_graph: bool = False) -> None:
+        """Differentiate the losses, in any form that :class:`MultiObjective` takes; calls before a step are summed."""
+        run, before = self.run, self.run.pending
+        names, count = (run.names, run.count) if before is None else (before.names, len(before.values))
+        batch = read_losses(losses, names, count)
+        if before is not None and before.failed:
+            return
+        params = self._params()
+        after = Pending(batch.names, batch.values, None, None)
+        after.failed = not bool(torch.isfinite(batch.values[list(batch.present)]).all())
+        if not after.failed:
+            rows = compute_rows(batch, params, {i: {i: 1.0} for i in batch.present}, retain_graph=retain_graph)
+            after.rows = rows if before is None else [add_rows(a, b) for a, b in zip(before.rows, rows, strict=True)]
+            # Squares must be finite, also that of a whole tensor's norm.
+            limit = min((torch.finfo(moment_dtype(p)).max ** 0.375 for p in params), default=0.0)
+            after.failed = not largest_entry(after.rows, limit) <= limit  # NaN compares false
+        run.pending = after
+        if after.failed:
+            run.skipped += 1
+            if not run.warned:
+                warnings.warn("a loss or a gradient is not finite or too large: such steps are skipped", stacklevel=3)
+            run.warned = True
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the moments and move the parameters; a step that ``backward`` refused does nothing."""
+        result = None
+        if closure is not None:
+            with torch.enable_grad():
+                result = closure()
+        run, pending, params = self.run, self.run.pending, self._params()
+        run.pending = None
+        if pending is None and any(p.grad is not None for p in params):
+            raise RuntimeError(f"{type(self).__name__} does not read .grad: call opt.backward(losses) before step()")
+        if pending is None or pending.failed:
+            return result
+        run.count, run.names = len(pending.values), pending.names
+        groups = {p: group for group in self.param_groups for p in group["params"]}
+        for param, rows in zip(params, pending.rows, strict=True):
+            if rows is not None:
+                lr, decay = groups[param]["lr"], groups[param]["weight_decay"]
+                param.mul_(1 - lr * decay).sub_(lr * self.move(param, rows, groups[param]))
+        return result
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget every ``backward`` since the last step, and clear ``.grad``."""
+        self.run.pending = None
+        super().zero_grad(set_to_none)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As of any torch optimizer, and under ``"per_objective"`` what else a resumed run needs."""
+        names = None if self.run.names is None else list(self.run.names)
+        own = {"objectives": names, "n_objectives": self.run.count, "skipped": self.run.skipped}
+        return {**super().state_dict(), KEY: own}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what :meth:`state_dict` gave; one for other objectives is refused, with the reason."""
+        if KEY not in state_dict:
+            raise ValueError(f"the checkpoint lacks {KEY!r}: it is not the state_dict() of {type(self).__name__}")
+        run, own = self.run, state_dict[KEY]
+        count, names = own["n_objectives"], own["objectives"]
+        if None not in (run.count, count) and run.count != count:
+            raise ValueError(f"the checkpoint has {count} objectives, the optimizer has {run.count}")
+        if run.names is not None and names is not None and set(run.names) != set(names):
+            raise ValueError(f"the checkpoint's objectives are {names}, not {list(run.names)}")
+        super().load_state_dict(state_dict)
+        # torch casts what it loads to the parameter's dtype, and does not copy it otherwise: so once more.
+        params = [p for group in self.param_groups for p in group["params"]]
+        keys = [key for group in state_dict["param_groups"] for key in group["params"]]
+        for param, key in zip(params, keys, strict=True):
+            saved = {k: v for k, v in state_dict["state"].get(key, {}).items() if isinstance(v, Tensor)}
+            self.state[param].update({name: value.to(param.device, copy=True) for name, value in saved.items()})
+        run.count, run.names = count, None if names is None else tuple(names)
+        run.skipped, run.pending = own["skipped"], None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "run": replace(self.run, pending=None)}
+
+    def _params(self) -> list[Tensor]:
+        return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+
+
+def check_decay(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be at least 0 and less than 1, got {value!r}")
