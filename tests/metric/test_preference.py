@@ -528,7 +528,6 @@ def test_heads_keep_their_own_entry_only(estimator, solver, losses):
         assert averages(opt, 1 + i)["F"].shape == (1, 3)
 
 
-@pytest.mark.xfail(strict=True, reason="only a tensor that holds all losses, or a compiled region, is taken for opaque")
 @pytest.mark.parametrize("pick", [list, lambda x: {"a": x[0], "b": x[1], "c": x[2]}], ids=["unbound", "indexed"])
 def test_heads_behind_losses_picked_from_one_tensor(pick):
     trunk = torch.nn.Parameter(torch.tensor([1.0, -2.0, 0.5]))

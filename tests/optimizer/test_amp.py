@@ -76,12 +76,13 @@ def test_an_overflow_leaves_no_trace(solver, estimator, spoil):
     assert same_params(net, control)
 
 
-def test_after_an_overflow_the_model_may_clear_the_gradients():
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_after_an_overflow_the_model_may_clear_the_gradients(set_to_none):
     net, control = Net(), Net()
     opt, scaler = wrap(net, "uw", "full", inner=sgd), torch.amp.GradScaler("cpu")
     train(control, wrap(control, "uw", "full", inner=sgd), 3)
     for t in (0, None, 1, 2):
-        net.zero_grad()
+        net.zero_grad(set_to_none)
         opt.backward(inf_loss(net.losses(100)) if t is None else net.losses(t), scaler=scaler)
         scaler.step(opt)
         scaler.update()

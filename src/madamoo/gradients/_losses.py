@@ -54,13 +54,12 @@ class Losses:
     def is_opaque(self) -> bool:
         """Whether the graph hides which objective reaches which parameter.
 
-        It does when one tensor holds all losses, and behind a compiled region: a parameter that an objective
+        It does when losses are entries of one tensor, and behind a compiled region: a parameter that an objective
         does not reach then gets a gradient of zero instead of none. A re-entrant checkpoint hides its parameters
         altogether, which is an error.
         """
-        roots = [r for r in self.roots if r is not None]
-        opaque = len(roots) > 1 and all(r is roots[0] for r in roots)
-        stack = [r.grad_fn if isinstance(r, Tensor) else r.node for r in roots]
+        stack = [r.grad_fn if isinstance(r, Tensor) else r.node for r in self.roots if r is not None]
+        opaque = _have_one_source(stack)
         seen: set[Node] = set()
         while stack:
             node = stack.pop()
@@ -75,6 +74,20 @@ class Losses:
             opaque = opaque or node.name().startswith("CompiledFunction")
             stack.extend(parent for parent, _ in node.next_functions)
         return opaque
+
+
+def _have_one_source(nodes: Sequence[Node | None]) -> bool:
+    """Whether two of the graphs, followed as long as they do not branch, come to the same node."""
+    seen: set[Node] = set()
+    for node in nodes:
+        chain: set[Node] = set()
+        while node is not None and node.next_functions:  # a parameter itself is no source of losses
+            chain.add(node)
+            node = node.next_functions[0][0] if len(node.next_functions) == 1 else None
+        if seen & chain:
+            return True
+        seen |= chain
+    return False
 
 
 def read_losses(

@@ -31,10 +31,8 @@ def trainable(opt: MultiObjective) -> list[Tensor]:
 def was_cleared(pending: Pending, params: list[Tensor]) -> bool:
     """Whether the gradients were cleared behind our back (model.zero_grad()), and with them what is pending."""
     gradients = [p.grad for p in params if p.grad is not None]
-    if pending.failed or not gradients:
-        return not gradients
     touched = any(g._version != pending.versions.get(g) for g in gradients)  # zeros of our own making are no sign
-    return touched and not any(bool(g.any()) for g in gradients)
+    return not gradients or (touched and not any(bool(g.any()) for g in gradients))
 
 
 def read_preference(opt: MultiObjective, preference: Any, batch: Losses, pending: Pending | None) -> Tensor | None:
@@ -211,6 +209,7 @@ def refuse(opt: MultiObjective, after: Pending, params: list[Tensor], scaler: to
     scaled = scaler is not None and scaler.is_enabled()
     for param in params:
         param.grad = torch.full_like(param, torch.inf if scaled else 0.0)
+        after.versions[param.grad] = param.grad._version
     if not scaled and not opt.run.warned:
         opt.run.warned = True
         warnings.warn(
@@ -224,10 +223,10 @@ def _sum_present(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(torch.isnan(a), b, torch.where(torch.isnan(b), a, a + b))
 
 
-def read_scale(scaler: torch.amp.GradScaler | None) -> float:
+def read_scale(scaler: torch.amp.GradScaler | None, device: torch.device) -> float:
     if scaler is None or not scaler.is_enabled():
         return 1.0
-    scaler.scale(torch.ones(()))  # makes the scale if nothing was scaled before
+    scaler.scale(torch.ones((), device=device))  # makes the scale if nothing was scaled before
     return float(scaler.get_scale())
 
 

@@ -162,7 +162,7 @@ class MultiObjective(Optimizer):
         vector = read_preference(self, preference, batch, pending)
         if pending is not None and pending.failed:
             return
-        scale = read_scale(scaler)
+        scale = read_scale(scaler, params[0].device)
         with torch.no_grad():
             after = advance(self, pending, batch, vector, params, scale, retain_graph)
             if after.failed:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ._base import Solver
 from ._checks import check_choice
-from ._qp import simplex_qp
+from ._qp import Array, simplex_qp
 
 
 class MGDA(Solver):
@@ -27,14 +28,17 @@ class MGDA(Solver):
         self.normalization = check_choice("normalization", normalization, ("none", "l2", "loss", "loss+"))
 
     def weights(self, losses: Tensor, gram: Tensor | None = None, preference: Tensor | None = None) -> Tensor:
-        gram = self.require(gram)
-        K = gram.to("cpu", torch.float64)
-        size = torch.ones(len(K), dtype=torch.float64)
-        if self.normalization in ("l2", "loss+"):
-            size = size * K.diagonal().clamp_min(0).sqrt()
-        if self.normalization in ("loss", "loss+"):
-            size = size * losses.detach().to(size).abs()
-        size = torch.where(size > 0, size, torch.ones_like(size))
-        K = K / size / size[:, None]
-        weights, _ = simplex_qp((K / K.diagonal().max().clamp_min(1e-300)).numpy())
+        K = self.require(gram).to("cpu", torch.float64).numpy()
+        if self.normalization != "none":
+            size = self._sizes(losses, K)
+            K = K / np.outer(size, size)
+        weights, _ = simplex_qp(K / max(float(K.diagonal().max()), 1e-300))
         return torch.from_numpy(weights).to(losses)
+
+    def _sizes(self, losses: Tensor, K: Array) -> Array:
+        size = np.ones(len(K))
+        if self.normalization in ("l2", "loss+"):
+            size = size * np.sqrt(K.diagonal().clip(0))
+        if self.normalization in ("loss", "loss+"):
+            size = size * losses.detach().to("cpu", torch.float64).abs().numpy()
+        return np.where(size > 0, size, 1.0)

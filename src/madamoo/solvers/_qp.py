@@ -17,6 +17,12 @@ def simplex_qp(K: Array, b: Array | None = None, support: list[int] | None = Non
     """
     count = len(K)
     b = np.zeros(count) if b is None else b
+    if count == 2:  # on a segment, the parabola's lowest point
+        bend = float(K[0, 0] + K[1, 1] - 2 * K[0, 1])
+        slope = float(K[1, 1] - K[0, 1] + b[1] - b[0])
+        first = min(max(slope / bend, 0.0), 1.0) if bend > 0 else float(slope > 0)
+        w = np.array([first, 1.0 - first])
+        return w, [i for i in range(2) if w[i] > 0]
     w = np.zeros(count)
     S = list(support) if support else [int(np.argmin(0.5 * K.diagonal() + b))]
     w[S] = 1.0 / len(S)
