@@ -125,7 +125,7 @@ class PreferenceMetric:
         """How far the ramp-up has come, 0 to 1."""
         return min(1.0, self.steps / self.rampup) if self.rampup else 1.0
 
-    def resolve(self, *, static: bool, needs_gram: bool, count: int) -> str:
+    def resolve(self, *, static: bool, needs_rows: bool, count: int) -> str:
         """The estimator in use for such a solver and so many objectives."""
         if self.estimator == "collapsed" and not static:
             raise ValueError(
@@ -136,7 +136,7 @@ class PreferenceMetric:
             return self.estimator
         if static:
             return "collapsed"
-        return "full" if count <= 3 or (needs_gram and count <= 8) else "pair"
+        return "full" if count <= 3 or (needs_rows and count <= 8) else "pair"
 
     def compute_dtype(self, param: Tensor) -> torch.dtype:
         return self.dtype or torch.promote_types(param.dtype, torch.float32)

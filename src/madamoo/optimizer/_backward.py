@@ -95,7 +95,7 @@ def advance(
 def _measure(opt: MultiObjective, batch: Losses) -> Measurement | None:
     if opt.metric is None:
         return None
-    estimator = opt.metric.resolve(static=opt.solver.static, needs_gram=opt.solver.needs_gram, count=len(batch.roots))
+    estimator = opt.metric.resolve(static=opt.solver.static, needs_rows=opt.solver.needs_rows, count=len(batch.roots))
     return opt.metric.measure(estimator, batch.present)
 
 
@@ -109,7 +109,7 @@ def _solve(opt: MultiObjective, after: Pending, gram: Tensor | None) -> None:
 def _passes(opt: MultiObjective, batch: Losses, after: Pending) -> dict[int, dict[int, float]]:
     """The backward passes of this batch: one for each row that is needed, one for the sum of the rest."""
     needed: Sequence[int] = batch.present
-    if not (opt.solver.needs_gram or opt.solver.per_coordinate or opt.rows == "all"):
+    if not (opt.solver.needs_rows or opt.rows == "all"):
         needed = after.measurement.needed(batch.present) if after.measurement is not None else ()
     passes = {i: {i: 1.0} for i in needed}
     rest = [i for i in batch.present if i not in needed]

@@ -79,10 +79,10 @@ class MultiObjective(Optimizer):
         if max_norm is not None and not max_norm > 0:
             raise ValueError(f"max_norm must be positive, got {max_norm!r}")
         solver = solvers.LS() if solver is None else solver
-        needs_rows = False
+        averages_need_rows = False
         if metric is not None:
-            estimator = metric.resolve(static=solver.static, needs_gram=solver.needs_gram, count=2)
-            needs_rows = estimator not in ("collapsed", "marginal")
+            estimator = metric.resolve(static=solver.static, needs_rows=solver.needs_rows, count=2)
+            averages_need_rows = estimator not in ("collapsed", "marginal")
         if _evaluates_again(optimizer) and (metric is not None or not solver.static):
             raise ValueError(
                 f"{type(optimizer).__name__} evaluates its closure several times a step; that needs metric=None and a "
@@ -102,7 +102,7 @@ class MultiObjective(Optimizer):
                 "run": Run(count=None if names is None else len(names), names=names),
             }
         )
-        if solver.needs_gram or solver.per_coordinate or rows == "all" or needs_rows:
+        if solver.needs_rows or rows == "all" or averages_need_rows:
             allow_several_backward_passes()
 
     # The groups are the inner optimizer's own list, and its load_state_dict rebinds it: so look it up each time.

@@ -119,6 +119,11 @@ class Solver(nn.Module):
         return weights.detach()
 
     @property
+    def needs_rows(self) -> bool:
+        """Whether every objective has to be differentiated by itself."""
+        return self.needs_gram or self.per_coordinate
+
+    @property
     def has_state(self) -> bool:
         """Whether a call of :meth:`solve` may leave something behind."""
         if self.n_objectives is None:

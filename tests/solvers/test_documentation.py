@@ -1,0 +1,34 @@
+"""The table of the solvers' page says what the classes say."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from madamoo import solvers
+
+PAGE = Path(__file__).parents[2] / "docs" / "solvers.md"
+ROWS = {
+    cells[0].strip("`").lower(): cells[1:]
+    for line in PAGE.read_text(encoding="utf-8").splitlines()
+    if re.match(r"\| `", line)
+    for cells in [[cell.strip() for cell in line.strip("|").split("|")]]
+}
+
+
+def test_every_solver_has_a_line():
+    assert sorted(ROWS) == solvers.available()
+
+
+@pytest.mark.parametrize("name", solvers.available())
+def test_the_line_is_true(name):
+    family, needs, passes, with_metric, _, of_the_step, reference = ROWS[name]
+    solver = solvers.get(name)
+    assert family == solver.family
+    assert ("Gram matrix" in needs) == solver.needs_gram
+    assert ("preference" in needs) == solver.uses_preference
+    assert passes == ("C" if solver.needs_rows else "1")
+    assert with_metric == ("C" if solver.needs_rows else "1" if solver.static else "C, or 3")
+    assert (of_the_step == "yes") == solver.uses_losses
+    for link in re.findall(r"\((https://[^)]+)\)", reference):
+        assert link in (solver.__doc__ or "")
