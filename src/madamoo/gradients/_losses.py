@@ -34,6 +34,11 @@ class Losses:
     def label(self, i: int) -> str:
         return repr(self.names[i]) if self.names is not None else str(i)
 
+    def like_losses(self, vector: Tensor) -> Tensor:
+        """``vector`` on the device and in the precision of the losses, float32 at least."""
+        unit = next(unit for unit in self.units if unit is not None)
+        return vector.to(unit.device, torch.promote_types(unit.dtype, torch.float32))
+
     def seeds(self, coefficients: Mapping[int, float]) -> tuple[list[RootT], list[Tensor]]:
         """Outputs and output gradients with which autograd differentiates ``sum_i coefficients[i] loss_i``.
 

@@ -66,8 +66,7 @@ class TorchJD(Solver):
         self.seed_generator(seed)
 
     def weights(self, losses: Tensor, gram: Tensor | None = None, preference: Tensor | None = None) -> Tensor:
-        assert gram is not None
-        return self._call(gram.detach().to("cpu", torch.float64)).to(losses)
+        return self._call(self.require(gram).to("cpu", torch.float64)).to(losses)
 
     def solve(
         self,

@@ -35,7 +35,7 @@ class MAdam(MultiObjective):
         ...     opt.backward([y[:, 0].square().mean(), (y[:, 1] - 1).square().mean()])
         ...     opt.step()
         >>> opt.weights
-        tensor([0.5000, 0.5000], dtype=torch.float64)
+        tensor([0.5000, 0.5000])
     """
 
     def __init__(

@@ -170,7 +170,8 @@ class MultiObjective(Optimizer):
             else:
                 write(self, after, params, scale)
         run.pending = after
-        run.weights = after.weights if after.weights is not None else run.weights
+        if after.weights is not None:
+            run.weights = batch.like_losses(after.weights)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Let the inner optimizer move the parameters, and keep what ``backward`` computed.

@@ -1,4 +1,4 @@
-"""Gradient-balancing solvers that combine what they made of the gradients with given weights."""
+"""Solvers that combine the gradients, or what they made of them, with given weights."""
 
 from __future__ import annotations
 
