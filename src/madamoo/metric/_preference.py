@@ -53,9 +53,10 @@ class PreferenceMetric:
         estimator: which averages are kept and when they are updated.
             ``"full"`` all pairs, each step; ``"pair"`` the averages of one pair drawn at random each step, as in the
             paper; ``"diagonal"`` without cross terms; ``"collapsed"`` the average of d^2, which is the same as full,
-            in one buffer, as long as lambda is constant (it refuses other solvers); ``"marginal"`` the average of
-            d^2 whatever lambda does, that is Adam twice: a control, not a method. ``"auto"`` is collapsed for a static
-            solver; full where the solver needs every row anyway or C <= 3, up to C = 8; pair otherwise.
+            in one buffer, as long as lambda is constant (it refuses other solvers) and no batch lacks an objective;
+            ``"marginal"`` the average of d^2 whatever lambda does, that is Adam twice: a control, not a method.
+            ``"auto"`` is collapsed for a static solver; full where the solver needs every row anyway or C <= 3, up to
+            C = 8; pair otherwise.
         beta: decay of the averages; None is the parameter group's ``betas[1]``, or 0.999 if it has none.
         eps: added to C inside the root.
         rampup: number of steps over which alpha rises; 0 is no ramp-up; a float below 1 is that fraction of
@@ -64,8 +65,9 @@ class PreferenceMetric:
             not matter. ``"paper"``: 1.
         bias_correction: divide each average by 1 - beta^n, n its number of updates.
         floor: keep C at or above (1 - beta) d^2, which bounds every entry of the result by 1 / sqrt(1 - beta).
-        every: update the averages every so many steps only, with decay beta^every.
-        dtype: dtype of the averages; None is that of the parameter, float32 at least.
+        every: update the averages every so many steps only, with decay beta^every. An objective that is never in a
+            batch of such a step has no average: choose another number than the period with which objectives take turns.
+        dtype: in which the averages are kept and d / M is computed; None is that of the parameter, float32 at least.
         seed: seed of the generator that draws the pairs.
         total_steps: length of the run, for a ``rampup`` that is a fraction.
 

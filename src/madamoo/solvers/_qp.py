@@ -9,7 +9,9 @@ Array = NDArray[np.float64]
 
 
 def simplex_qp(K: Array, b: Array | None = None, support: list[int] | None = None) -> tuple[Array, list[int]]:
-    """The minimiser of ``w' K w / 2 + b' w`` over the simplex, and its support; K is positive semi-definite.
+    """The minimiser of ``w' K w / 2 + b' w`` over the simplex, and its support.
+
+    K is positive semi-definite, and b in its range (zero, or K times a vector).
 
     Wolfe's method: add the objective that violates optimality most, move to the minimiser over the affine hull of the
     support, and drop what would become negative on the way. Each round lowers the value, so it ends.

@@ -19,7 +19,7 @@ class UW(LearningSolver):
 
     Args:
         kinds: ``"regression"``, ``"classification"``, or one of them for each objective.
-        lr: rate of the solver's own Adam on s.
+        lr: rate of the solver's own Adam on s; the slope it follows is cut to [-0.5, 0.5].
         eps: the smallest loss that is told from zero.
     """
 
