@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from helpers import Net, adam, close_params, metric, same, same_params, snapshot, train, wrap
-from madamoo import MAdam, MultiObjective, solvers
+from madamoo import MAdam, MultiObjective, PreferenceMetric, solvers
 
 NAMES = ("a", "b", "c")
 FORMS = {
@@ -242,3 +242,111 @@ def test_gradients_that_are_one_tensor_are_kept_apart(solver, estimator, dtype):
         runs.append(a.detach())
     torch.testing.assert_close(*runs)
     assert not same(runs[0], torch.linspace(0, 1, 3, dtype=dtype))
+
+
+class Picked(torch.nn.Module):
+    """A trunk and two heads whose losses come in one vector, so that the graph does not tell the heads apart."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.trunk = torch.nn.Linear(4, 5).double()
+        self.heads = torch.nn.ModuleList(torch.nn.Linear(5, 1) for _ in range(2)).double()
+
+    def losses(self, t):
+        x = torch.randn(6, 4, generator=torch.Generator().manual_seed(t), dtype=torch.float64)
+        h = torch.tanh(self.trunk(x))
+        return (torch.cat([head(h) for head in self.heads], 1) - 1).square().mean(0)
+
+
+def _reach(net, opt):
+    return [sorted(opt.run.reach[p]) for p in net.parameters()]
+
+
+def test_heads_are_told_apart_behind_scaled_entries_of_a_vector():
+    net = Picked()
+    opt = MultiObjective(adam(net), solvers.MGDA())
+    v = net.losses(0)
+    opt.backward([v[0] / 4, 2 * v[1]])
+    opt.step()
+    assert _reach(net, opt) == [[0, 1], [0, 1], [0], [0], [1], [1]]
+
+
+def test_a_first_batch_with_one_loss_does_not_decide_what_is_a_head():
+    net = Picked()
+    opt = MultiObjective(adam(net), solvers.MGDA(), objectives=["a", "b"])
+    for t, names in enumerate(["a", "ab", "ab"]):
+        v = net.losses(t)
+        opt.zero_grad()
+        opt.backward({name: v["ab".index(name)] for name in names})
+        opt.step()
+    assert _reach(net, opt) == [[0, 1], [0, 1], [0], [0], [1], [1]]
+
+
+def test_pairs_reach_objectives_that_only_later_micro_batches_hold():
+    net = Net(5)
+    opt = MultiObjective(adam(net), solvers.UW(), metric("pair"), objectives=list("abcde"))
+    for t in range(150):
+        opt.zero_grad()
+        for names in ("ab", "cde"):
+            losses = dict(zip("abcde", net.losses(t), strict=True))
+            opt.backward({name: losses[name] for name in names})
+        opt.step()
+    assert len(opt.metric.averages[net.trunk[0].weight].pairs) == 15
+
+
+def test_a_missing_objective_has_no_weight_in_a_given_head_either():
+    shared, head = (torch.nn.Parameter(torch.ones(1, dtype=torch.float64)) for _ in range(2))
+    inner = torch.optim.SGD([shared, head], lr=0.0)
+    opt = MultiObjective(inner, solvers.MGDA(), PreferenceMetric("full", rampup=0), shared=[shared])
+    for second in [True] * 50 + [False]:
+        product = (shared * head).sum()
+        opt.zero_grad()
+        opt.backward([product, 100 * product if second else None])
+        opt.step()
+    assert float(head.grad) == pytest.approx(1.0)
+
+
+def test_shared_is_checked():
+    net = Net()
+    with pytest.raises(TypeError, match="one tensor"):
+        wrap(net, "mgda", shared=net.trunk[0].weight)
+    with pytest.raises(ValueError, match="no parameter of the optimizer"):
+        wrap(net, "mgda", shared=Net().trunk)
+
+
+def test_losses_of_another_model_are_refused():
+    opt = wrap(Net(), "mgda")
+    with pytest.raises(ValueError, match="no loss reaches"):
+        opt.backward(Net().losses(0))
+
+
+def test_parameters_may_not_change_within_a_step():
+    net = Net()
+    opt = wrap(net, "mgda")
+    opt.backward(net.losses(0))
+    net.trunk.requires_grad_(False)
+    with pytest.raises(ValueError, match="zero_grad"):
+        opt.backward(net.losses(0))
+
+
+def test_a_parameter_frozen_later_rests_without_zero_grad_too():
+    net = Net()
+    opt = wrap(net)
+    opt.backward(net.losses(0))
+    opt.step()
+    net.trunk.requires_grad_(False)
+    before = net.trunk[0].weight.clone()
+    opt.backward(net.losses(1))
+    opt.step()
+    assert torch.equal(before, net.trunk[0].weight)
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_gradients_cleared_before_the_step_leave_no_trace(set_to_none):
+    net = Net()
+    opt = wrap(net, "rlw", "full")
+    opt.backward(net.losses(0))
+    net.zero_grad(set_to_none=set_to_none)
+    opt.step()
+    assert opt.metric.steps == 0 and opt.run.count is None

@@ -88,7 +88,8 @@ def _have_one_source(nodes: Sequence[Node | None]) -> bool:
         chain: set[Node] = set()
         while node is not None and node.next_functions:  # a parameter itself is no source of losses
             chain.add(node)
-            node = node.next_functions[0][0] if len(node.next_functions) == 1 else None
+            parents = [parent for parent, _ in node.next_functions if parent is not None]  # constants have none
+            node = parents[0] if len(parents) == 1 else None
         if seen & chain:
             return True
         seen |= chain
@@ -187,7 +188,10 @@ def _check_graph(loss: Tensor, label: str, graph: bool) -> None:
     if not loss.is_floating_point():
         raise TypeError(f"{label} must be a real floating-point tensor, got {loss.dtype}")
     if graph and not loss.requires_grad:
-        raise ValueError(f"{label} has no graph: it depends on no parameter that requires a gradient")
+        raise ValueError(
+            f"{label} has no graph: it depends on no parameter that requires a gradient; if the batch has no labels "
+            "for it, give None"
+        )
 
 
 def _values(losses: Sequence[Tensor | None]) -> Tensor:

@@ -14,6 +14,12 @@ REST = -1
 """Key of the row that holds a sum of several objectives, their weights already in it."""
 
 
+_DONATED = (
+    "This model was compiled before the optimizer was built, for one backward pass only. Build the optimizer first, or "
+    "set torch._functorch.config.donated_buffer = False before the first forward."
+)
+
+
 @dataclass(frozen=True)
 class Rows:
     """The gradients of one parameter: ``stack[k]`` is the row of objective ``keys[k]``, or of REST."""
@@ -53,7 +59,9 @@ def compute_rows(
                 allow_unused=True,
             )
         except RuntimeError as error:
-            raise _explained(error) from error
+            if "donated buffer" not in str(error):
+                raise
+            raise RuntimeError(f"{_DONATED}\n{error}") from error
         for rows, gradient in zip(found, row, strict=True):
             if gradient is None:
                 continue
@@ -62,16 +70,6 @@ def compute_rows(
             rows[key] = gradient if scale == 1.0 else gradient / scale
         del row
     return [_collect(rows) for rows in found]
-
-
-def _explained(error: RuntimeError) -> RuntimeError:
-    """The same error, with what to do about it where torch's own advice does not fit several passes."""
-    if "donated buffer" not in str(error):
-        return error
-    return RuntimeError(
-        "This model was compiled before the optimizer was built, for one backward pass only. Build the optimizer "
-        f"first, or set torch._functorch.config.donated_buffer = False before the first forward.\n{error}"
-    )
 
 
 def _collect(rows: dict[int, Tensor]) -> Rows | None:

@@ -64,7 +64,8 @@ class PreferenceMetric:
         ramp: what s is. ``"matched"``: the mean of sqrt(C + eps) over the tensor, so that the scale of the losses does
             not matter. ``"paper"``: 1.
         bias_correction: divide each average by 1 - beta^n, n its number of updates.
-        floor: keep C at or above (1 - beta) d^2, which bounds every entry of the result by 1 / sqrt(1 - beta).
+        floor: keep C at or above (1 - beta) d^2, which bounds every entry of the result by 1 / sqrt(1 - beta) once the
+            ramp-up is over.
         every: update the averages every so many steps only, with decay beta^every. An objective that is never in a
             batch of such a step has no average: choose another number than the period with which objectives take turns.
         dtype: in which the averages are kept and d / M is computed; None is that of the parameter, float32 at least.
@@ -143,7 +144,7 @@ class PreferenceMetric:
     def compute_dtype(self, param: Tensor) -> torch.dtype:
         return self.dtype or torch.promote_types(param.dtype, torch.float32)
 
-    def measure(self, estimator: str, present: Sequence[int]) -> Measurement:
+    def measure(self, estimator: str, objectives: Sequence[int]) -> Measurement:
         """Decide what this step measures, without touching the state."""
         if self.used not in (None, estimator):
             raise ValueError(f"the averages were made with estimator {self.used!r}, this step asks for {estimator!r}")
@@ -152,7 +153,7 @@ class PreferenceMetric:
             return Measurement(estimator, active)
         generator = torch.Generator()
         generator.set_state(self.generator.get_state())
-        i, j = (present[k] for k in torch.randint(len(present), (2,), generator=generator).tolist())
+        i, j = (objectives[k] for k in torch.randint(len(objectives), (2,), generator=generator).tolist())
         return Measurement(estimator, True, (min(i, j), max(i, j)), generator.get_state())
 
     def settle(self, measurement: Measurement, weights: Sequence[float], present: Sequence[int]) -> Measurement:
@@ -215,7 +216,7 @@ class PreferenceMetric:
         for index, param in enumerate(params):
             entry = self.averages.get(param)
             if entry is not None and entry.F is not None:
-                averages[index] = {"F": entry.F, "pairs": [list(p) for p in entry.pairs], "n": list(entry.n)}
+                averages[index] = {"F": entry.F.clone(), "pairs": [list(p) for p in entry.pairs], "n": list(entry.n)}
         return {
             "steps": self.steps,
             "wait": self.wait,

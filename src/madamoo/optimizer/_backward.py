@@ -62,17 +62,21 @@ def advance(
     """The pending step with one more batch in it; ``before`` and the run stay as they are."""
     values = batch.values if before is None else _sum_present(before.values, batch.values)
     measurement = _measure(opt, batch) if before is None else before.measurement
-    opaque = batch.is_opaque() if opt.run.opaque is None else opt.run.opaque
-    after = Pending(batch.names, values, preference, measurement, opaque)
+    opaque = opt.run.opaque
+    if opaque is None:  # one loss alone does not show that it was picked from a vector: doubt counts as opaque
+        opaque = batch.is_opaque() or len(batch.present) < len(batch.values)
+    after = Pending(params, batch.names, values, preference, measurement, opaque)
     if not bool(torch.isfinite(batch.values[list(batch.present)]).all()):
         return replace(after, failed=True)
 
     if not opt.solver.needs_gram:
         _solve(opt, after, None)
-        if before is not None and before.weights is not None and any(REST in r.keys for r in before.rows if r):
+        if before is not None and not _keeps_every_row(opt, measurement):
             _check_same_weights(opt, before, after)
     passes = _passes(opt, batch, after)
     rows = compute_rows(batch, params, passes, scale=scale, retain_graph=retain_graph)
+    if not any(rows):
+        raise ValueError("no loss reaches a parameter of the optimizer: was it built on another model?")
     after.rows = rows if before is None else [add_rows(a, b) for a, b in zip(before.rows, rows, strict=True)]
 
     limit = _limit(opt, params)
@@ -96,7 +100,14 @@ def _measure(opt: MultiObjective, batch: Losses) -> Measurement | None:
     if opt.metric is None:
         return None
     estimator = opt.metric.resolve(static=opt.solver.static, needs_rows=opt.solver.needs_rows, count=len(batch.roots))
-    return opt.metric.measure(estimator, batch.present)
+    return opt.metric.measure(estimator, range(len(batch.roots)))  # later micro-batches may hold what this one lacks
+
+
+def _keeps_every_row(opt: MultiObjective, measurement: Measurement | None) -> bool:
+    """Whether every objective has a row of its own until the step, so that lambda may still change."""
+    if opt.solver.needs_rows or opt.rows == "all":
+        return True
+    return measurement is not None and measurement.active and measurement.estimator in ("full", "diagonal")
 
 
 def _solve(opt: MultiObjective, after: Pending, gram: Tensor | None) -> None:
@@ -109,7 +120,7 @@ def _solve(opt: MultiObjective, after: Pending, gram: Tensor | None) -> None:
 def _passes(opt: MultiObjective, batch: Losses, after: Pending) -> dict[int, dict[int, float]]:
     """The backward passes of this batch: one for each row that is needed, one for the sum of the rest."""
     needed: Sequence[int] = batch.present
-    if not (opt.solver.needs_rows or opt.rows == "all"):
+    if not _keeps_every_row(opt, after.measurement):
         needed = after.measurement.needed(batch.present) if after.measurement is not None else ()
     passes = {i: {i: 1.0} for i in needed}
     rest = [i for i in batch.present if i not in needed]
@@ -160,7 +171,7 @@ def write(opt: MultiObjective, after: Pending, params: list[Tensor], scale: floa
     """From rows and weights to .grad: the direction, clipped if asked for, divided by the metric."""
     assert after.weights is not None
     weights = after.weights.tolist()
-    ones = [1.0] * len(weights)
+    ones = [float(i in after.present) for i in range(len(weights))]
     betas = _betas(opt)
     metric, measurement = opt.metric, after.measurement
     if metric is not None and measurement is not None:
@@ -186,11 +197,13 @@ def write(opt: MultiObjective, after: Pending, params: list[Tensor], scale: floa
             out = metric.precondition(x, beta, measurement)
             out = out if scale == 1.0 else out.mul_(scale)
         results.append(_like(x.param, out))
-    for param in params:
+    for param in (p for group in opt.param_groups for p in group["params"]):  # also what was frozen since
         param.grad = None
     for (x, _), out in zip(after.directions, results, strict=True):
         x.param.grad = out
         after.versions[out] = out._version
+    if metric is None:
+        after.directions = []  # nothing of them is needed in the step: let the rows go
 
 
 def _betas(opt: MultiObjective) -> dict[Tensor, float]:

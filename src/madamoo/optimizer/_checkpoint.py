@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ._multi_objective import MultiObjective
 
 KEY = "multi_objective"
+_PIECES = ("objectives", "n_objectives", "skipped", "opaque", "shapes", "reach", "solver_name", "solver", "metric")
 
 
 def save_state(opt: MultiObjective) -> dict[str, Any]:
@@ -20,6 +21,7 @@ def save_state(opt: MultiObjective) -> dict[str, Any]:
         "objectives": None if run.names is None else list(run.names),
         "n_objectives": run.count,
         "skipped": run.skipped,
+        "opaque": run.opaque,
         "shapes": [list(p.shape) for p in params],
         "reach": {i: sorted(run.reach[p]) for i, p in enumerate(params) if p in run.reach},
         "solver_name": type(opt.solver).__name__,
@@ -48,7 +50,7 @@ def load_state(opt: MultiObjective, state: dict[str, Any]) -> None:
     run.pending = None
     run.count = own["n_objectives"]
     run.names = None if own["objectives"] is None else tuple(own["objectives"])
-    run.skipped = own["skipped"]
+    run.skipped, run.opaque = own["skipped"], own["opaque"]
     run.reach.clear()
     run.reach.update({params[i]: frozenset(keys) for i, keys in own["reach"].items()})
 
@@ -58,7 +60,7 @@ def _check(opt: MultiObjective, state: dict[str, Any], params: list[Tensor]) -> 
         if key not in state:
             raise ValueError(f"the checkpoint lacks {key!r}: it is not the state_dict() of a madamoo optimizer")
     own = state[KEY]
-    for key in ("objectives", "n_objectives", "skipped", "shapes", "reach", "solver_name", "solver", "metric"):
+    for key in _PIECES:
         if key not in own:
             raise ValueError(f"the checkpoint lacks {key!r}")
     groups, saved = [len(g["params"]) for g in opt.param_groups], [len(g["params"]) for g in state["param_groups"]]

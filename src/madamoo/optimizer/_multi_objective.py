@@ -95,7 +95,7 @@ class MultiObjective(Optimizer):
                 "optimizer": optimizer,
                 "solver": solver,
                 "metric": metric,
-                "shared": None if shared is None else _parameter_set(shared),
+                "shared": None if shared is None else _shared_parameters(shared, optimizer),
                 "head_weights": head_weights,
                 "max_norm": max_norm,
                 "rows": rows,
@@ -155,6 +155,8 @@ class MultiObjective(Optimizer):
         if run.pending is not None and was_cleared(run.pending, params):
             self._drop_pending()
         pending = run.pending
+        if pending is not None and [*map(id, pending.params)] != [*map(id, params)]:
+            raise ValueError("the trainable parameters changed within a step: call zero_grad() first")
         if pending is None:
             batch = read_losses(losses, run.names, run.count)
         else:
@@ -190,6 +192,8 @@ class MultiObjective(Optimizer):
         if pending is not None and pending.failed:
             self._drop_pending()
             return result
+        if pending is not None and was_cleared(pending, pending.params):
+            self._drop_pending()
         self.optimizer.step()
         self._commit()
         return result
@@ -248,7 +252,9 @@ class MultiObjective(Optimizer):
         self._drop_pending()
         if pending is None or pending.failed:
             return
-        run.count, run.names, run.opaque = len(pending.values), pending.names, pending.opaque
+        run.count, run.names = len(pending.values), pending.names
+        if len(pending.present) == run.count:
+            run.opaque = pending.opaque
         run.reach.update(pending.reach)
         if pending.solver is not None and pending.solver is not self.solver:
             self.solver.load_state_dict(pending.solver.state_dict())
@@ -262,8 +268,13 @@ class MultiObjective(Optimizer):
                 metric.end_update(measurement, pending.weights.tolist(), pending.present)
 
 
-def _parameter_set(shared: nn.Module | Iterable[Tensor]) -> set[Tensor]:
-    return set(shared.parameters() if isinstance(shared, nn.Module) else shared)
+def _shared_parameters(shared: nn.Module | Iterable[Tensor], optimizer: Optimizer) -> set[Tensor]:
+    if isinstance(shared, Tensor):
+        raise TypeError("shared must be a module or an iterable of parameters, got one tensor: give [tensor]")
+    result = set(shared.parameters() if isinstance(shared, nn.Module) else shared)
+    if not any(p in result for group in optimizer.param_groups for p in group["params"]):
+        raise ValueError("shared holds no parameter of the optimizer")
+    return result
 
 
 def _evaluates_again(optimizer: Optimizer) -> bool:

@@ -62,15 +62,22 @@ class PerObjective(Optimizer):
         return self.run.skipped
 
     @torch.no_grad()
-    def backward(self, losses: LossesT, retain_graph: bool = False) -> None:
-        """Differentiate the losses, in any form that :class:`MultiObjective` takes; calls before a step are summed."""
+    def backward(
+        self, losses: LossesT, preference: None = None, retain_graph: bool = False, scaler: None = None
+    ) -> None:
+        """Differentiate the losses, in any form that :class:`MultiObjective` takes; calls before a step are summed.
+
+        The arguments are those of :meth:`MultiObjective.backward`; a preference or a scaler is refused.
+        """
+        if preference is not None or scaler is not None:
+            raise ValueError(f"{type(self).__name__} takes neither a preference nor a scaler")
         run, before = self.run, self.run.pending
         names, count = (run.names, run.count) if before is None else (before.names, len(before.values))
         batch = read_losses(losses, names, count)
         if before is not None and before.failed:
             return
         params = self._params()
-        after = Pending(batch.names, batch.values, None, None)
+        after = Pending(params, batch.names, batch.values, None, None)
         after.failed = not bool(torch.isfinite(batch.values[list(batch.present)]).all())
         if not after.failed:
             rows = compute_rows(batch, params, {i: {i: 1.0} for i in batch.present}, retain_graph=retain_graph)

@@ -17,6 +17,7 @@ from ..solvers import Solver
 class Pending:
     """What ``backward`` has computed since the last step. It becomes part of the run in ``step``, or never."""
 
+    params: list[Tensor]
     names: tuple[str, ...] | None
     values: Tensor  # [C], the losses summed over micro-batches; NaN where an objective is missing from all of them
     preference: Tensor | None

@@ -9,7 +9,8 @@ class LS(WeightedSolver):
     """Linear scalarisation: constant weights, 1/C each unless given.
 
     Args:
-        weights: one number for each objective, finite and not negative.
+        weights: one number for each objective, finite and not negative, in the order of the objectives: with
+            dictionaries of losses, give the optimizer that order by ``objectives=[...]``.
 
     Example:
         >>> import torch
