@@ -197,3 +197,12 @@ def test_a_piece_of_the_wrong_type_is_refused(arguments):
 def test_a_wrapper_is_not_wrapped_again():
     with pytest.raises(TypeError, match="must be a torch optimizer"):
         MultiObjective(wrap(Net()))
+
+
+def test_the_inner_adam_is_fused_where_torch_can():
+    net = Net()
+    groups = [{"params": net.trunk.parameters(), "lr": 1e-2}, {"params": net.heads.parameters()}]
+    opt = MAdam(groups, lr=1e-3)
+    assert [(g["lr"], g["fused"]) for g in opt.param_groups] == [(1e-2, True), (1e-3, True)]
+    elsewhere = MAdam([torch.nn.Parameter(torch.empty(2, device="meta"))])
+    assert not elsewhere.param_groups[0]["fused"] and not elsewhere.defaults["fused"]

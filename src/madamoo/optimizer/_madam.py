@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._foreach_utils import _get_fused_kernels_supported_devices
 
 from ..metric import PreferenceMetric
 from ..solvers import Solver
@@ -67,7 +68,10 @@ class MAdam(MultiObjective):
 
 
 def _fused_adam(params: list[Any], **options: Any) -> torch.optim.AdamW:
-    try:
-        return torch.optim.AdamW(params, fused=True, **options)
-    except RuntimeError:  # no fused kernel for some parameter's device or dtype
-        return torch.optim.AdamW(params, **options)
+    optimizer = torch.optim.AdamW(params, fused=True, **options)
+    devices = _get_fused_kernels_supported_devices()
+    tensors = [p for group in optimizer.param_groups for p in group["params"]]
+    if not all(p.device.type in devices and p.is_floating_point() for p in tensors):  # torch would say so in step()
+        for settings in (optimizer.defaults, *optimizer.param_groups):
+            settings["fused"] = False
+    return optimizer
