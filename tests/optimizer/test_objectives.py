@@ -321,6 +321,15 @@ def test_losses_of_another_model_are_refused():
         opt.backward(Net().losses(0))
 
 
+def test_a_loss_that_reaches_nothing_is_named():
+    net = Net()
+    opt = wrap(net, "mgda")
+    losses = dict(zip("abc", net.losses(0), strict=True))
+    with pytest.warns(UserWarning, match="'d' reaches no parameter") as seen:
+        opt.backward({**losses, "d": torch.ones((), dtype=torch.float64, requires_grad=True) * 2})
+    assert [w.filename for w in seen] == [__file__]
+
+
 def test_parameters_may_not_change_within_a_step():
     net = Net()
     opt = wrap(net, "mgda")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..direction import clip_factor, combine
-from ..gradients import REST, Losses, add_rows, compute_rows, drop_zero_rows, gram_matrix, largest_entry
+from ..gradients import REST, Losses, Rows, add_rows, compute_rows, drop_zero_rows, gram_matrix, largest_entry
 from ..metric import Measurement
 from ..solvers._checks import check_vector
 from ._run import Pending
@@ -75,8 +75,7 @@ def advance(
             _check_same_weights(opt, before, after)
     passes = _passes(opt, batch, after)
     rows = compute_rows(batch, params, passes, scale=scale, retain_graph=retain_graph)
-    if not any(rows):
-        raise ValueError("no loss reaches a parameter of the optimizer: was it built on another model?")
+    _check_reach(batch, rows, passes)
     after.rows = rows if before is None else [add_rows(a, b) for a, b in zip(before.rows, rows, strict=True)]
 
     limit = _limit(opt, params)
@@ -94,6 +93,15 @@ def advance(
         assert after.weights is not None
         largest = float((after.weights.abs() * sizes).sum())  # no entry of d is larger
     return after if largest <= limit else replace(after, failed=True)  # NaN compares false
+
+
+def _check_reach(batch: Losses, rows: Sequence[Rows | None], passes: Mapping[int, Any]) -> None:
+    """A loss that reaches no parameter looks like one that has converged; a solver would take it for that."""
+    reached = {key for r in rows if r is not None for key in r.keys}
+    if not reached:
+        raise ValueError("no loss reaches a parameter of the optimizer: was it built on another model?")
+    for i in set(passes) - reached - {REST}:
+        warnings.warn(f"loss {batch.label(i)} reaches no parameter of the optimizer", stacklevel=4)
 
 
 def _measure(opt: MultiObjective, batch: Losses) -> Measurement | None:
