@@ -32,3 +32,23 @@ def torch_loss(i, params, t):
             c = torch.tensor([target(i, j, t) for j in range(x.numel())], dtype=x.dtype)
             total = total + 0.5 * SIZES[i] * (a * (x.flatten() - c).square()).sum()
     return total
+
+
+def train(optimizer, steps, present, **options):
+    params = {n: torch.tensor(x, dtype=torch.float64).view(SHAPES[n]).requires_grad_() for n, x in START.items()}
+    opt = optimizer(params.values(), lr=0.01, **options)
+    for t in range(steps):
+        opt.zero_grad()
+        opt.backward([torch_loss(i, params, t) if i in present(t) else None for i in range(3)])
+        opt.step()
+    return params
+
+
+def distance(params, theta):
+    return max(
+        (x.detach().flatten() - torch.tensor(theta[n], dtype=x.dtype)).abs().max().item() for n, x in params.items()
+    )
+
+
+def always(t):
+    return (0, 1, 2)

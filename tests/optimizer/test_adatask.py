@@ -9,7 +9,15 @@ import torch
 
 from madamoo.optimizer._adatask import AdaTask
 from madamoo.optimizer._moments import moment_dtype, open_state, update_moments
-from moving_quadratics import REACH, SHAPES, START, gradient, torch_loss
+from moving_quadratics import (
+    REACH,
+    START,
+    always,
+    distance,
+    gradient,
+    torch_loss,
+    train,
+)
 
 
 def oracle(steps, present, lr=0.01, beta1=0.9, beta2=0.999, eps=1e-8, decay=0.0):
@@ -34,26 +42,6 @@ def oracle(steps, present, lr=0.01, beta1=0.9, beta2=0.999, eps=1e-8, decay=0.0)
                     v_hat = v[name, k][j] / (1 - beta2 ** count[name, k])
                     x[j] -= lr * m_hat / (math.sqrt(v_hat) + eps)
     return theta
-
-
-def train(optimizer, steps, present, **options):
-    params = {n: torch.tensor(x, dtype=torch.float64).view(SHAPES[n]).requires_grad_() for n, x in START.items()}
-    opt = optimizer(params.values(), lr=0.01, **options)
-    for t in range(steps):
-        opt.zero_grad()
-        opt.backward([torch_loss(i, params, t) if i in present(t) else None for i in range(3)])
-        opt.step()
-    return params
-
-
-def distance(params, theta):
-    return max(
-        (x.detach().flatten() - torch.tensor(theta[n], dtype=x.dtype)).abs().max().item() for n, x in params.items()
-    )
-
-
-def always(t):
-    return (0, 1, 2)
 
 
 def now_and_then(t):

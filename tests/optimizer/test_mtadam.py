@@ -8,7 +8,15 @@ import pytest
 import torch
 
 from madamoo.optimizer._mtadam import MTAdam
-from moving_quadratics import REACH, SHAPES, START, gradient, torch_loss
+from moving_quadratics import (
+    REACH,
+    START,
+    always,
+    distance,
+    gradient,
+    torch_loss,
+    train,
+)
 
 
 def oracle(steps, present, lr=0.01, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, beta3=0.9, ranks=(1, 1, 1)):
@@ -43,26 +51,6 @@ def oracle(steps, present, lr=0.01, betas=(0.9, 0.999), eps=1e-8, weight_decay=0
                 largest = max(v_hat[j] for v_hat in v_hats)
                 x[j] -= lr * sum(m_hat[j] for m_hat in m_hats) / (math.sqrt(largest) + eps)
     return theta
-
-
-def train(optimizer, steps, present, **options):
-    params = {n: torch.tensor(x, dtype=torch.float64).view(SHAPES[n]).requires_grad_() for n, x in START.items()}
-    opt = optimizer(params.values(), lr=0.01, **options)
-    for t in range(steps):
-        opt.zero_grad()
-        opt.backward([torch_loss(i, params, t) if i in present(t) else None for i in range(3)])
-        opt.step()
-    return params
-
-
-def distance(params, theta):
-    return max(
-        (x.detach().flatten() - torch.tensor(theta[n], dtype=x.dtype)).abs().max().item() for n, x in params.items()
-    )
-
-
-def always(t):
-    return (0, 1, 2)
 
 
 def now_and_then(t):
@@ -177,3 +165,13 @@ def test_ranks_must_fit_the_objectives():
         MTAdam([x], ranks=[1, -2])
     with pytest.raises(ValueError, match="beta3 must be at least 0 and less than 1"):
         MTAdam([x], beta3=1.0)
+
+
+def test_a_parameter_without_dimensions_is_one_coordinate():
+    flat, scalar = (torch.ones(shape, dtype=torch.float64, requires_grad=True) for shape in ((1,), ()))
+    for x in (flat, scalar):
+        opt = MTAdam([x])
+        for t in range(3):
+            opt.backward([(x - t).square().sum(), 100 * (x + 1).square().sum()])
+            opt.step()
+    assert float(flat) == float(scalar)

@@ -27,13 +27,15 @@ class Measurement:
     generator_state: Tensor | None = None
     restart: bool = False
 
+    @property
+    def takes_every_row(self) -> bool:
+        return self.active and self.estimator in ("full", "diagonal")
+
     def needed(self, present: Sequence[int]) -> tuple[int, ...]:
         """The objectives whose own gradient the averages need."""
-        if not self.active or self.estimator in ("collapsed", "marginal"):
-            return ()
-        if self.pair is None:
+        if self.takes_every_row:
             return tuple(present)
-        return tuple(i for i in dict.fromkeys(self.pair) if i in present)
+        return () if self.pair is None else tuple(i for i in dict.fromkeys(self.pair) if i in present)
 
     def pairs(self, keys: Sequence[int]) -> list[Pair]:
         """The averages to update in a parameter that the objectives ``keys`` reach."""

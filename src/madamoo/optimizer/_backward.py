@@ -113,9 +113,8 @@ def _measure(opt: MultiObjective, batch: Losses) -> Measurement | None:
 
 def _keeps_every_row(opt: MultiObjective, measurement: Measurement | None) -> bool:
     """Whether every objective has a row of its own until the step, so that lambda may still change."""
-    if opt.solver.needs_rows or opt.rows == "all":
-        return True
-    return measurement is not None and measurement.active and measurement.estimator in ("full", "diagonal")
+    wanted = measurement is not None and measurement.takes_every_row
+    return wanted or opt.solver.needs_rows or opt.rows == "all"
 
 
 def _solve(opt: MultiObjective, after: Pending, gram: Tensor | None) -> None:

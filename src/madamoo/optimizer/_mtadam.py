@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..gradients import Rows
+from ..gradients import Rows, as_matrix
 from ..solvers._checks import check_vector
 from ._moments import Places, moment_dtype, open_state, update_moments, updates_of
 from ._per_objective import PerObjective, check_decay
@@ -53,7 +53,6 @@ class MTAdam(PerObjective):
     ) -> None:
         check_decay("beta3", beta3)
         if ranks is not None:
-            ranks = torch.as_tensor(ranks, dtype=torch.float64)
             ranks = check_vector("ranks", ranks, None if objectives is None else len(objectives)).tolist()
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "beta3": beta3, "ranks": ranks}
         super().__init__(params, defaults, objectives, None if ranks is None else len(ranks))
@@ -71,7 +70,7 @@ class MTAdam(PerObjective):
     @staticmethod
     def _balance(state: dict[str, Any], at: Places, g: Tensor, beta3: float) -> Tensor:
         """Take the norms of the gradients g [K, *shape] into n, and return n_1 / n_i."""
-        norm = torch.linalg.vector_norm(g.flatten(1), dim=1)
+        norm = torch.linalg.vector_norm(as_matrix(g), dim=1)
         first = torch.tensor([t == 1 for t in updates_of(state, at)], device=g.device)
         state["norms"][at] = torch.where(first, norm, beta3 * state["norms"][at] + (1 - beta3) * norm)
         reaches = state["norms"] > VANISHING

@@ -28,7 +28,6 @@ class GradNorm(LearningSolver):
     """
 
     needs_gram = True
-    uses_losses = False
     per_objective = (*LearningSolver.per_objective, "initial")
 
     initial: Tensor

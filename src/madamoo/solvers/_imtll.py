@@ -22,8 +22,6 @@ class IMTLL(LearningSolver):
         eps: the smallest loss that is told from zero.
     """
 
-    uses_losses = False
-
     def __init__(self, lr: float = 0.025, *, eps: float = 1e-8) -> None:
         super().__init__(lr)
         self.eps = check_positive("eps", eps)
