@@ -1,11 +1,25 @@
 """What every test may rely on: one thread, so that runs can be compared bit for bit, and the two usual precisions."""
 
+import os
 import signal
+from pathlib import Path
 
 import pytest
 import torch
 
 torch.set_num_threads(1)
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+if "MADAMOO_DATA" not in os.environ and SHARED.is_dir():
+    os.environ["MADAMOO_DATA"] = str(SHARED)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory):
+    """No test reads or writes the user's cache of prepared data."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MADAMOO_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])

@@ -13,13 +13,24 @@ if TYPE_CHECKING:
     import typer
 
 # Modules that come with an extra, and the extra to name when one of them is absent.
-EXTRAS = {"typer": "demo", "rich": "demo", "matplotlib": "demo", "sklearn": "demo"}
+EXTRAS = {
+    "typer": "demo",
+    "rich": "demo",
+    "matplotlib": "demo",
+    "filelock": "bench",
+    "sklearn": "bench",
+    "scipy": "bench",
+    "PIL": "bench",
+    "monai": "bench",
+    "ray": "ray",
+}
 
 
 def build_app() -> "typer.Typer":
     """The command line with all its commands."""
     import typer
 
+    from .bench import command as bench
     from .demo.command import demo
 
     def show_version(wanted: bool) -> None:
@@ -42,7 +53,8 @@ def build_app() -> "typer.Typer":
     ) -> None:
         """Metric-aware multi-objective training for PyTorch."""
 
-    app.command()(demo)
+    for command in (demo, bench.run, bench.sweep, bench.table, bench.ablation, bench.collect, bench.data):
+        app.command()(command)
     return app
 
 

@@ -106,7 +106,8 @@ def test_missing_extra_is_told_in_one_line(package: str, tmp_path: Path, monkeyp
     monkeypatch.setattr(sys, "argv", ["madamoo", "demo", "--out", str(tmp_path / "out")])
     with pytest.raises(SystemExit) as stopped:
         cli.main()
-    assert stopped.value.code == f"This command needs {package}, which is not installed: pip install 'madamoo[demo]'"
+    extra = cli.EXTRAS[package]
+    assert stopped.value.code == f"This command needs {package}, which is not installed: pip install 'madamoo[{extra}]'"
     assert not (tmp_path / "out").exists()
 
 

@@ -14,11 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from madamoo.bench.benchmarks.digits import Digits
+
 from .contenders import ADAM, CONTENDERS, CONTROL, MADAM
-from .digits import make_data
 from .quadratics import CENTRES, HESSIANS, PHASES, Fixed, Switching, optimum
 from .summary import Results, differences
-from .training import SOLVERS, Run
+from .training import PROFILE, SOLVERS, Run
 
 INK = "#767676"  # text and axes: the grey that stands out equally from white and from black; the page replaces it
 COLOURS = {ADAM: "#c8650b", CONTROL: "#8c6bd8", MADAM: "#2a7fd4"}
@@ -149,10 +150,10 @@ def _contours(axes: Axes, preference: tuple[float, float]) -> None:
 
 def _samples(count: int = 6) -> Figure:
     figure = Figure(figsize=(SIZE[0], 1.3), layout="constrained")
-    data, _ = make_data(seed=0)
+    data = Digits().load(None, PROFILE, seed=0).train
     for k, axes in enumerate(figure.subplots(1, count)):
-        axes.imshow(data.images[k].numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-        axes.set_title(" | ".join(str(int(y[k])) for y in data.labels), size=10.5)
+        axes.imshow(data.inputs[k].numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        axes.set_title(" | ".join(str(int(y[k])) for y in data.targets), size=10.5)
         axes.axis("off")
     return figure
 

@@ -8,6 +8,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import sklearn  # noqa: F401  the images are made of its digits: told now if it is absent, not by a worker
 import torch
 from rich import box
 from rich.console import Console
@@ -15,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as RichTable
 
 from madamoo import __version__
+from madamoo.bench.workers import gather, workers
 
 from .contenders import ADAM, CONTENDERS, MADAM
 from .figures import draw, save
@@ -22,7 +24,6 @@ from .page import write_page
 from .quadratics import FIXED, run_fixed, run_switching
 from .summary import Results, Table, as_record, digits_table, findings, fixed_table, switching_table
 from .training import plan, train
-from .workers import gather, workers
 
 
 def report(out: Path, *, seeds: int, epochs: int, steps: int) -> None:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from . import quadratics, training
+from madamoo.bench import is_static
+
+from . import quadratics
 from .contenders import ADAM, CONTENDERS, CONTROL, MADAM
 from .quadratics import FIXED, PHASES, Fixed, Switching
-from .training import SOLVERS, Run
+from .training import PROFILE, SOLVERS, Run
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 def finals(runs: Sequence[Run], solver: str, contender: str) -> list[float]:
     """Final accuracies in the order of the seeds. Under constant weights the control's are MAdam's."""
-    if contender == CONTROL and SOLVERS[solver]().static:
+    if contender == CONTROL and is_static(solver):
         contender = MADAM
     chosen = sorted((r for r in runs if (r.solver, r.contender) == (solver, contender)), key=lambda r: r.seed)
     return [r.final for r in chosen]
@@ -110,14 +112,14 @@ def fixed_table(runs: Sequence[Fixed]) -> Table:
 def digits_table(runs: Sequence[Run]) -> Table:
     """Accuracy by solver and optimizer, and the differences seed by seed."""
     rows = []
-    for solver, make in SOLVERS.items():
+    for solver in SOLVERS:
         row = [solver]
         for contender in CONTENDERS:
-            same = contender == CONTROL and make().static
+            same = contender == CONTROL and is_static(solver)
             score = estimate(finals(runs, solver, contender))
             row.append("as MAdam" if same else _plus_minus(score.mean, score.deviation))
         for baseline in (ADAM, CONTROL):
-            same = baseline == CONTROL and make().static
+            same = baseline == CONTROL and is_static(solver)
             gain = estimate(differences(runs, solver, MADAM, baseline))
             row.append("-" if same else _plus_minus(gain.mean, gain.error, sign=True))
         rows.append(row)
@@ -128,7 +130,7 @@ def digits_table(runs: Sequence[Run]) -> Table:
         ["solver", *CONTENDERS, f"{MADAM} -\n{ADAM}", f"{MADAM} -\n{CONTROL}"],
         rows,
         f"After {_count(epochs, 'epoch')}, {_count(seeds, 'seed')}. Accuracy: mean ± standard deviation; difference of "
-        f"pairs with the same seed: mean ± standard error. All at the same learning rate, {training.LR}, which need "
+        f"pairs with the same seed: mean ± standard error. All at the same learning rate, {PROFILE.lr}, which need "
         "not be each one's best. A few seeds are a demonstration, not evidence.",
     )
 
@@ -189,8 +191,8 @@ def as_record(results: Results) -> dict[str, Any]:
             for run in results.fixed
         ],
         "digits": {
-            "lr": training.LR,
-            "batch": training.BATCH,
+            "lr": PROFILE.lr,
+            "batch": PROFILE.batch,
             "accuracy": {
                 solver: {c: _as_dict(estimate(finals(results.runs, solver, c))) for c in CONTENDERS}
                 for solver in SOLVERS

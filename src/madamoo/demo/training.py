@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
-from madamoo import solvers
-from madamoo.solvers import Solver
+from madamoo.bench import configure, is_static
+from madamoo.bench.benchmarks.digits import Digits
+from madamoo.bench.training import Training
 
-from .contenders import CONTENDERS, CONTROL, build
-from .digits import CANVAS, TASKS, Pairs, make_data
+from .contenders import ADAM, CONTENDERS, CONTROL, MADAM
 
-LR = 1e-3
-BATCH = 64
-
-SOLVERS: dict[str, Callable[[], Solver]] = {
-    "LS": solvers.LS,
-    "UW": lambda: solvers.UW("classification"),
-    "CAGrad": solvers.CAGrad,
-}
+SOLVERS = ("LS", "UW", "CAGrad")
+OPTIMIZERS = {ADAM: "adam", CONTROL: "marginal", MADAM: "madam"}  # as the lab calls them
+PROFILE = Digits.profiles["cpu"]
 
 
 @dataclass(frozen=True)
@@ -52,48 +43,22 @@ def plan(seeds: int) -> list[tuple[str, str, int]]:
     return [
         (solver, contender, seed)
         for seed in range(seeds)
-        for solver, make in SOLVERS.items()
+        for solver in SOLVERS
         for contender in CONTENDERS
-        if not (contender == CONTROL and make().static)
+        if not (contender == CONTROL and is_static(solver))
     ]
-
-
-class TwoHeads(nn.Module):
-    """A shared trunk and one linear head for each digit."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.trunk = nn.Sequential(
-            nn.Flatten(), nn.Linear(CANVAS * CANVAS, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU()
-        )
-        self.heads = nn.ModuleList(nn.Linear(64, 10) for _ in TASKS)
-
-    def forward(self, images: Tensor) -> list[Tensor]:
-        shared = self.trunk(images)
-        return [head(shared) for head in self.heads]
 
 
 def train(solver: str, contender: str, seed: int, epochs: int) -> Run:
     """One run. Data, their order and the initial weights depend on the seed alone."""
-    train_set, test_set = make_data(seed)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = TwoHeads()
-    order = torch.Generator().manual_seed(seed)
-    opt = build(contender, model.parameters(), lr=LR, solver=SOLVERS[solver]())
+    problem = Digits()
+    config = configure(problem.name, solver=solver, optimizer=OPTIMIZERS[contender], seed=seed, epochs=epochs)
+    data = problem.load(None, PROFILE, seed)
     accuracy = []
-    begin = time.perf_counter()
-    for _ in range(epochs):
-        for batch in torch.randperm(len(train_set), generator=order).split(BATCH):
-            outputs = model(train_set.images[batch])
-            opt.zero_grad()
-            opt.backward([F.cross_entropy(z, y[batch]) for z, y in zip(outputs, train_set.labels, strict=True)])
-            opt.step()
-        accuracy.append(_accuracy(model, test_set))
-    return Run(solver, contender, seed, accuracy, time.perf_counter() - begin)
-
-
-@torch.no_grad()
-def _accuracy(model: TwoHeads, data: Pairs) -> list[float]:
-    outputs = model(data.images)
-    return [100.0 * float((z.argmax(1) == y).float().mean()) for z, y in zip(outputs, data.labels, strict=True)]
+    with torch.random.fork_rng(devices=[]):
+        training = Training(config, problem, PROFILE, data, torch.device("cpu"))
+        while not training.ended:
+            if training.advance():
+                metrics, _ = training.evaluate(data.test)
+                accuracy.append([metrics["left_acc"], metrics["right_acc"]])
+    return Run(solver, contender, seed, accuracy, training.seconds)

@@ -1,0 +1,103 @@
+"""A run's folder: its record, its epochs, its checkpoint, and the lock that keeps others out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from ._config import Config
+from ._files import (
+    DIGEST,
+    Damaged,
+    read_record,
+    read_tensors,
+    remove_leftovers,
+    set_aside,
+    write_bytes,
+    write_record,
+    write_tensors,
+)
+
+ENDED = ("finished", "diverged")
+REQUIRED = ("config", "status", "metrics", "resumed_from", DIGEST)
+
+
+class Busy(RuntimeError):
+    """Another process is at work in the folder."""
+
+
+class OtherRun(ValueError):
+    """The folder holds a run of another configuration."""
+
+
+class RunFolder:
+    """The files of one run. Every write is atomic, every read is checked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.record_file = path / "run.json"
+        self.epochs_file = path / "epochs.jsonl"
+        self.checkpoint_file = path / "checkpoint.pt"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out; the operating system lets go of the lock when this one dies, however it dies."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.path / "lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise Busy(f"another process is running in {self.path}") from None
+        try:
+            remove_leftovers(self.path)
+            yield
+        finally:
+            lock.release()
+
+    def read(self, config: Config) -> dict[str, Any] | None:
+        """The record, if there is one; one of another configuration is refused, a damaged one set aside."""
+        if not self.record_file.exists():
+            return None
+        try:
+            record = read_record(self.record_file, *REQUIRED)
+        except Damaged as error:
+            set_aside(self.record_file, str(error))
+            return None
+        different = config.differences(record["config"])
+        if different:
+            raise OtherRun(f"{self.path} holds another run: {'; '.join(different)}")
+        return record
+
+    def write(self, record: dict[str, Any]) -> None:
+        write_record(self.record_file, record)
+
+    def write_epochs(self, epochs: list[dict[str, Any]]) -> None:
+        write_bytes(self.epochs_file, "".join(json.dumps(row, allow_nan=False) + "\n" for row in epochs).encode())
+
+    def save(self, config: Config, state: dict[str, Any]) -> None:
+        write_tensors(self.checkpoint_file, {"config": asdict(config), **state})
+
+    def load(self, config: Config) -> dict[str, Any] | None:
+        """The last checkpoint, if there is one; damaged or of another run, it is set aside."""
+        if not self.checkpoint_file.exists():
+            return None
+        try:
+            state = read_tensors(self.checkpoint_file)
+            if not isinstance(state, dict) or "config" not in state:
+                raise Damaged("it is no checkpoint")
+            different = config.differences(state["config"])
+            if different:
+                raise Damaged(f"it belongs to another run: {'; '.join(different)}")
+            return state
+        except Damaged as error:
+            set_aside(self.checkpoint_file, str(error))
+            return None
+
+    def drop_checkpoint(self) -> None:
+        self.checkpoint_file.unlink(missing_ok=True)

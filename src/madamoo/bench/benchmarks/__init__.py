@@ -1,0 +1,1 @@
+"""The benchmarks. One file each, with a list ``BENCHMARKS`` of what it offers, by name."""

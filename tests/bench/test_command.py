@@ -1,0 +1,225 @@
+"""The commands as a user types them: exit codes, messages, and real processes that are really killed."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import toy_benchmark
+from madamoo import cli
+from madamoo.bench._folder import RunFolder
+
+TOY = toy_benchmark.__file__
+DIGITS = ["run", "digits", "--epochs", "2", "--batch", "512"]
+
+
+def call(*arguments, code=0):
+    result = CliRunner().invoke(cli.build_app(), [str(a) for a in arguments], env={"COLUMNS": "200"})
+    assert result.exit_code == code, (result.output, result.exception)
+    assert "Traceback" not in result.output
+    return result
+
+
+def own(tmp_path, text=""):
+    file = tmp_path / "own.py"
+    file.write_text(Path(TOY).read_text() + "\n\n" + text)
+    return file
+
+
+def numbers(folder):
+    record = json.loads((folder / "run.json").read_text(), parse_constant=lambda c: pytest.fail(c))
+    rows = [json.loads(line) for line in (folder / "epochs.jsonl").read_text().splitlines()]
+    return record["status"], record["metrics"], [{**row, "seconds": 0} for row in rows]
+
+
+def test_run_leaves_its_files_and_is_not_repeated(tmp_path):
+    first = call(*DIGITS, "--seed", "1", "--out", tmp_path / "run")
+    assert re.search(r"Test: avg_acc \d+\.\d\d", first.stdout) and "Reduced: 20 epochs instead of 40" in first.stdout
+    assert {"run.json", "epochs.jsonl", "checkpoint.pt"} <= {p.name for p in (tmp_path / "run").iterdir()}
+    before = numbers(tmp_path / "run")
+    second = call(*DIGITS, "--seed", "1", "--out", tmp_path / "run")
+    assert "Already done" in second.stdout and numbers(tmp_path / "run") == before
+    other = call(*DIGITS, "--seed", "2", "--out", tmp_path / "run", code=2)
+    assert "holds another run: seed 1, not 2" in other.stderr
+
+
+SLOW = """
+import os, time
+
+class Slow(Toy):
+    def prepare(self, batch, generator):
+        if generator is not None and os.environ.get("SLOW"):
+            time.sleep(0.02)
+        return batch
+
+BENCHMARKS = {"slow": Slow}
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_killed_and_started_again_it_ends_with_the_numbers_of_an_unbroken_run(tmp_path, how):
+    command = ["run", str(own(tmp_path, SLOW)), "--epochs", "20", "--solver", "uw", "--checkpoint-every", "0"]
+    command += ["--model", f"{tmp_path / 'own.py'}:share=0.2"]
+    call(*command, "--out", tmp_path / "whole")
+    folder = RunFolder(tmp_path / "killed")
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from madamoo.cli import main; main()", *command, "--out", str(folder.path)],
+        env={**os.environ, "SLOW": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not folder.checkpoint_file.exists():
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.01)
+    assert "another process is running in" in call(*command, "--out", folder.path, code=2).stderr
+    time.sleep(0.2)
+    process.send_signal(how)
+    said = process.communicate(timeout=30)[1]
+    assert process.returncode == (130 if how == signal.SIGINT else -how)
+    if how == signal.SIGINT:
+        assert "interrupted; the same command goes on from the last checkpoint" in said and "Traceback" not in said
+    assert json.loads(folder.record_file.read_text())["status"] == "running"
+    call(*command, "--out", folder.path)
+    assert 0 < json.loads(folder.record_file.read_text())["resumed_from"] < 120
+    assert numbers(folder.path) == numbers(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("below", [False, True])
+def test_out_that_is_a_file_is_refused(tmp_path, below):
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    out = taken / "below" if below else taken
+    assert "taken" in call(*DIGITS, "--out", out, code=2).stderr
+    assert "taken" in call("sweep", TOY, "--engine", "serial", "--seeds", "0", "--results", taken, code=2).stderr
+    assert taken.read_text() == "mine"
+
+
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_told(tmp_path):
+    tmp_path.chmod(0o500)
+    try:
+        assert "ermission" in call(*DIGITS, "--out", tmp_path / "run", code=2).stderr
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_missing_data_are_told_with_the_layout(tmp_path):
+    for command in (["run", "sarcos", "--out", tmp_path / "run"], ["sweep", "sarcos", "--results", tmp_path / "out"]):
+        said = call(*command, "--data-dir", tmp_path / "none", code=2).stderr
+        assert "Expected layout" in said and "sarcos_inv.mat" in said and str(tmp_path / "none") in said
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["run", "nope"], "no benchmark is called 'nope'"),
+        (["run", "nope.py"], "there is no file nope.py"),
+        (["run", "digits", "--solver", "cagrad:d=1"], "cannot build the solver"),
+        (["run", "digits", "--optimizer", "sgd"], "no optimizer is called"),
+        (["run", "digits", "--profile", "huge"], "no profile 'huge'"),
+        (["run", "digits", "--lr", "-1"], "learning rate must be positive"),
+        (["run", "digits", "--epochs", "0"], "--epochs"),
+        (["run", "digits", "--seed", "1.5"], "--seed"),
+        (["run", "digits", "--model", "nope", "--out", "{tmp}/x"], "no model is called 'nope'"),
+        (["sweep", "digits", "--seeds", "a"], "'a'"),
+        (["sweep", "digits", "--engine", "slurm"], "engine must be one of"),
+        (["table", "digits", "--results", "{tmp}/none"], "there is no folder"),
+        (["ablation", "digits", "--format", "xml", "--results", "{tmp}/x"], "format must be one of"),
+    ],
+)
+def test_what_is_wrong_is_told_in_words(tmp_path, monkeypatch, wrong, said):
+    monkeypatch.chdir(tmp_path)
+    output = call(*(part.replace("{tmp}", str(tmp_path)) for part in wrong), code=2).output
+    assert said in " ".join(output.split())
+
+
+@pytest.mark.filterwarnings("ignore:a loss.*not finite:UserWarning")
+def test_a_diverged_run_ends_with_an_error_and_whole_files(tmp_path):
+    command = ["run", TOY, "--lr", "1e30", "--out", tmp_path]
+    assert "diverged" in call(*command, code=1).stdout
+    assert numbers(tmp_path)[:2] == ("diverged", None)
+    assert "Already done" in call(*command, code=1).stdout
+
+
+FAILING = """
+class Failing(Toy):
+    def load(self, root, profile, seed):
+        if seed == 1 and not (__import__("pathlib").Path(__file__).parent / "mended").exists():
+            raise KeyError("gone")
+        return super().load(root, profile, seed)
+
+BENCHMARKS = {"failing": Failing}
+"""
+
+
+def test_sweep_does_what_is_missing_and_a_failure_is_told_at_the_end(tmp_path):
+    command = ["sweep", own(tmp_path, FAILING), "--engine", "serial", "--results", tmp_path / "out"]
+    command += ["--solvers", "uw,ls:weights=(0.25,0.75)", "--optimizers", "adam,madam", "--seeds", "0,1", "--epochs", 1]
+    plan = call(*command, "--dry-run").stderr
+    assert "8 runs, 0 done, 8 to do" in plan and not (tmp_path / "out").exists()
+    said = call(*command, code=1).stderr
+    assert said.count("failed: ") == 4 and "KeyError: 'gone'" in said
+    (tmp_path / "mended").touch()
+    assert "8 runs, 4 done, 4 to do" in call(*command).stderr
+    assert "8 runs, 8 done, 0 to do" in call(*command).stderr
+    table = call("table", tmp_path / "own.py", "--results", tmp_path / "out")
+    assert "uw" in table.stdout.lower()
+
+
+def test_sweep_leaves_runs_to_the_process_that_does_them(tmp_path):
+    command = ["sweep", TOY, "--engine", "serial", "--results", tmp_path, "--solvers", "uw", "--optimizers", "adam"]
+    command += ["--seeds", "0,1", "--epochs", "1"]
+    call(*command)
+    (folder, _) = sorted(p.parent for p in tmp_path.rglob("run.json"))
+    (folder / "run.json").unlink()
+    with RunFolder(folder).locked():
+        assert "1 runs were left to another process" in call(*command).stderr
+
+
+def test_sweep_in_processes_with_a_benchmark_and_a_model_of_ones_own(tmp_path, monkeypatch):
+    own(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    command = ["sweep", "own.py", "--model", "own.py:share=0.1", "--results", "out", "--workers", "1"]
+    call(*command, "--solvers", "uw", "--optimizers", "adam,madam", "--seeds", "0", "--epochs", "1")
+    assert len(list((tmp_path / "out" / "own.py").glob("*/run.json"))) == 2
+
+
+def test_ablation_runs_its_variants_once_and_prints_a_table(tmp_path):
+    command = ["ablation", TOY, "--solver", "uw", "--seeds", "0", "--epochs", "1", "--engine", "serial"]
+    first = call(*command, "--results", tmp_path)
+    assert "13 runs, 0 done, 13 to do" in first.stderr
+    for label in ("paper's form", "without pair sampling", "Adam twice (control)", "error"):
+        assert label in first.stdout
+    again = call(*command, "--results", tmp_path, "--format", "json")
+    assert "13 done, 0 to do" in again.stderr and len(json.loads(again.stdout)) == 13
+
+
+def test_data_lists_what_is_here(tmp_path, monkeypatch):
+    monkeypatch.delenv("MADAMOO_DATA", raising=False)
+    nothing = call("data").stdout
+    assert "no folder" in nothing and re.search(r"digits +2 objectives +embedded", nothing)
+    assert re.search(r"multimnist +2 objectives +missing", nothing) and os.environ["MADAMOO_CACHE"] in nothing
+    (tmp_path / "mulan").mkdir()
+    (tmp_path / "mulan" / "enb.arff").touch()
+    some = call("data", "--data-dir", tmp_path).stdout
+    assert re.search(r"mulan/enb +2 objectives +here", some) and re.search(r"mulan/wq +14 objectives +missing", some)
+
+
+def test_missing_filelock_is_told_in_one_line(tmp_path, monkeypatch):
+    for name in list(sys.modules):
+        if name.startswith("madamoo.bench."):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "filelock", None)
+    monkeypatch.setattr(sys, "argv", ["madamoo", *DIGITS, "--out", str(tmp_path / "out")])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == "This command needs filelock, which is not installed: pip install 'madamoo[bench]'"
