@@ -16,12 +16,12 @@ def test_what_is_not_given_comes_from_the_profile():
         "profile": "cpu",
         "solver": "ls",
         "optimizer": "madam",
-        "lr": 1e-3,
+        "lr": 3e-3,
         "seed": 0,
         "epochs": 20,
         "batch": 64,
         "model": "mlp:depth=2:width=128",
-        "schedule": "constant",
+        "schedule": "cosine",
     }
     given = configure("digits", profile="paper", lr=2, epochs=1, batch=9, model="mlp", seed=-3)
     assert (given.lr, given.epochs, given.batch, given.model, given.seed) == (2.0, 1, 9, "mlp", -3)
@@ -71,7 +71,7 @@ def test_differences_are_told_key_by_key():
     config = configure("digits")
     other = {**asdict(config), "lr": 0.5, "extra": 1}
     del other["seed"]
-    assert config.differences(other) == ["extra 1, not None", "lr 0.5, not 0.001", "seed None, not 0"]
+    assert config.differences(other) == ["extra 1, not None", "lr 0.5, not 0.003", "seed None, not 0"]
 
 
 def test_every_configuration_has_its_own_folder():

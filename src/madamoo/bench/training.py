@@ -202,6 +202,7 @@ def train(
                 "resumed_from": resumed,
                 "reductions": list(profile.reductions),
                 "objectives": list(benchmark.objectives),
+                "metric": repr(getattr(training.optimizer, "metric", None)),  # in full, should a default change one day
                 "parameters": sum(p.numel() for p in training.model.parameters()),
                 "environment": describe_environment(device),
             }
