@@ -79,7 +79,7 @@ def test_a_record_of_another_configuration_is_refused_and_stays(folder):
 def test_a_checkpoint_of_another_configuration_is_set_aside(folder, capsys):
     folder.save(replace(CONFIG, lr=0.5), STATE)
     assert folder.load(CONFIG) is None
-    assert "belongs to another run: lr 0.5, not 0.001" in capsys.readouterr().err
+    assert "belongs to another run: lr 0.5, not 0.003" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", [{"images": torch.zeros(2)}, [1, 2], torch.zeros(2)])
