@@ -21,6 +21,7 @@ from ._data import data_root
 from ._folder import ENDED, RunFolder
 from ._registry import build_model
 from ._schedules import build_schedule
+from ._weights import WeightLog
 
 CHECKPOINT_EVERY = 10.0  # seconds
 EVALUATION_BATCH = 1024
@@ -58,6 +59,7 @@ class Training:
         self.step = 0
         self.seconds = 0.0  # of training, without evaluation
         self.loss_sums = torch.zeros(len(benchmark.objectives), dtype=torch.float64)  # over this epoch
+        self.weights = WeightLog(len(benchmark.objectives))
         self.epochs: list[dict[str, Any]] = []
         self.best: dict[str, Any] | None = None  # the epoch whose metrics count, and these
 
@@ -71,6 +73,7 @@ class Training:
             "step": self.step,
             "seconds": self.seconds,
             "loss_sums": self.loss_sums,
+            "weights": self.weights.state_dict(),
             "epochs": self.epochs,
             "best": self.best,
         }
@@ -80,6 +83,7 @@ class Training:
         self.optimizer.load_state_dict(state["optimizer"])
         self.generator.set_state(state["generator"])
         torch.set_rng_state(state["global_generator"])
+        self.weights.load_state_dict(state["weights"])
         for name in ("order", "step", "seconds", "loss_sums", "epochs", "best"):
             setattr(self, name, state[name])
 
@@ -106,6 +110,7 @@ class Training:
         self.optimizer.zero_grad()
         self.optimizer.backward(losses)
         self.optimizer.step()
+        self.weights.add(getattr(self.optimizer, "weights", None))
         self.loss_sums += losses.detach().to("cpu", torch.float64)
         self.step += 1
         self.seconds += time.perf_counter() - begin
@@ -126,6 +131,7 @@ class Training:
             "validation_losses": losses if finite else None,
             "validation_loss": loss if finite else None,
             "validation": metrics if finite else None,
+            **self.weights.take(),
             "seconds": round(self.seconds, 3),
         }
         self.epochs.append(row)
@@ -250,6 +256,7 @@ def _outcome(training: Training, device: torch.device) -> dict[str, Any]:
         "validation_loss": best and best["validation_loss"],
         "epoch": best and best["epoch"],
         "steps": training.step,
+        "weights_moved": _mean([row["weights_moved"] for row in training.epochs]),
         "refused_steps": getattr(training.optimizer, "skipped", 0),
         "cost": {
             "seconds": last["seconds"],
@@ -259,6 +266,11 @@ def _outcome(training: Training, device: torch.device) -> dict[str, Any]:
             "curve": [[row["seconds"], row["validation_loss"]] for row in training.epochs],
         },
     }
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 @contextmanager
