@@ -53,7 +53,8 @@ def build_app() -> "typer.Typer":
     ) -> None:
         """Metric-aware multi-objective training for PyTorch."""
 
-    for command in (demo, bench.run, bench.sweep, bench.table, bench.ablation, bench.collect, bench.data):
+    lab = (bench.run, bench.sweep, bench.table, bench.summary, bench.ablation, bench.collect, bench.data)
+    for command in (demo, *lab):
         app.command()(command)
     return app
 

@@ -24,6 +24,7 @@ class Metric:
     name: str
     higher_is_better: bool
     digits: int = 2  # after the point, in tables
+    is_gain: bool = False  # a relative improvement already: its differences are gains
 
 
 @dataclass(frozen=True)

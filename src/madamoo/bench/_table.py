@@ -205,15 +205,19 @@ def _difference(values: Mapping[str, Mapping[int, float]], one: str, other: str)
     """Mean of ``one - other`` over the seeds, and its 95 % t-interval; None where nothing can be subtracted."""
     if not values.get(one) or not values.get(other):
         return None
-    pairs = [values[one][seed] - values[other][seed] for seed in values[one]]
-    mean = sum(pairs) / len(pairs)
-    if math.isnan(mean):  # both diverged
+    return interval([values[one][seed] - values[other][seed] for seed in values[one]])
+
+
+def interval(values: Sequence[float]) -> dict[str, float | None] | None:
+    """Mean and 95 % t-interval; None if the mean is not a number, as where both of a pair diverged."""
+    mean = sum(values) / len(values)
+    if math.isnan(mean):
         return None
-    if len(pairs) < 2 or not math.isfinite(mean):
+    if len(values) < 2 or not math.isfinite(mean):
         return {"mean": mean, "low": None, "high": None}
     from scipy.special import stdtrit
 
-    half = float(stdtrit(len(pairs) - 1, 0.975)) * stdev(pairs) / math.sqrt(len(pairs))
+    half = float(stdtrit(len(values) - 1, 0.975)) * stdev(values) / math.sqrt(len(values))
     return {"mean": mean, "low": mean - half, "high": mean + half}
 
 

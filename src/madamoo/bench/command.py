@@ -231,6 +231,30 @@ def table(
 
 
 @plainly
+def summary(
+    results: Results = Path("results"),
+    rate: Annotated[str, typer.Option(help="best or equal.")] = "best",
+    format: Annotated[str, typer.Option(help="text, markdown, latex, csv or json.")] = "text",
+    plots: Annotated[Path | None, typer.Option(help="Folder for the two figures, as SVG.")] = None,
+) -> None:
+    """What MAdam gains over Adam and over the control, on every benchmark there are runs of."""
+    from ._records import read_records
+    from ._summary import render_summary, summarise
+
+    if rate not in ("best", "equal"):
+        raise ValueError(f"rate must be best or equal, got {rate!r}")
+    if not results.exists():
+        raise ValueError(f"there is no folder {results}")
+    cells = summarise(read_records(results), rate)
+    typer.echo(render_summary(cells, format), nl=False)
+    if plots is not None:
+        from ._plots import draw
+
+        for path in draw(cells, plots):
+            typer.echo(f"Figure: {path}", err=True)
+
+
+@plainly
 def ablation(
     benchmark: Annotated[str, typer.Argument(help="Name of a benchmark.")] = "sarcos-small",
     solver: Annotated[str, typer.Option(help="Name with options.")] = "ls",

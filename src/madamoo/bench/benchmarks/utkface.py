@@ -36,7 +36,7 @@ class UTKFace(Benchmark):
     objectives = ("age", "gender", "race")
     kinds = ("regression", "classification", "classification")
     metrics = (
-        Metric("delta_m", True),
+        Metric("delta_m", True, is_gain=True),
         Metric("age_mae", False),
         Metric("gender_acc", True),
         Metric("race_acc", True),
