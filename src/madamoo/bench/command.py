@@ -62,7 +62,7 @@ def run(
     out: Annotated[Path | None, typer.Option(help="The run's folder; default: a name of its own in runs/.")] = None,
     data_dir: DataDir = None,
     threads: Annotated[int | None, typer.Option(help="Default: the profile's.", min=1)] = None,
-    checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints.", min=0.0)] = 10.0,
+    checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints, at most.", min=0.0)] = 10.0,
 ) -> None:
     """Train once. Killed and started again, it goes on where it was; a finished run is not repeated."""
     from ._config import configure, problem_of

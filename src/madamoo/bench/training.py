@@ -23,7 +23,7 @@ from ._registry import build_model
 from ._schedules import build_schedule
 from ._weights import WeightLog
 
-CHECKPOINT_EVERY = 10.0  # seconds
+CHECKPOINT_EVERY = 10.0  # seconds at most, where a checkpoint is quickly written
 EVALUATION_BATCH = 1024
 
 Report = Callable[[dict[str, Any]], None]
@@ -231,7 +231,8 @@ def train(
 def _run(
     training: Training, files: RunFolder, save: Callable[[], None], checkpoint_every: float, report: Report | None
 ) -> None:
-    pause, last = checkpoint_every, time.perf_counter()
+    shortest = min(1.0, checkpoint_every)
+    pause, last = shortest, time.perf_counter()
     while not training.ended:
         if training.advance():
             files.write_epochs(training.epochs)
@@ -241,7 +242,9 @@ def _run(
         if begin - last >= pause:
             save()
             last = time.perf_counter()
-            pause = max(checkpoint_every, 20 * (last - begin))  # a large model should train, not write
+            # Two per cent of the time are for writing; a large model may write less often, and for five per cent.
+            cost = last - begin
+            pause = min(max(shortest, 50 * cost), max(checkpoint_every, 20 * cost))
 
 
 def _outcome(training: Training, device: torch.device) -> dict[str, Any]:

@@ -64,6 +64,7 @@ class MultiMNIST(TwoDigits):
             lr=3e-3,
             model="lenet",
             schedule="cosine",
+            threads=1,
             options={"train": 20_000, "validation": 5_000},
             reductions=(
                 "20,000 training images instead of 50,000, 5,000 validation images instead of 10,000",
