@@ -281,3 +281,12 @@ def test_a_run_without_the_metric_is_named():
     del record["metrics"]["error"]
     with pytest.raises(ValueError, match=r"'seed': 3.*have no error"):
         rows([record], SMALL)
+
+
+def test_validation_data_are_shown_on_request():
+    both = [run("adam", 0, 10.0, validation=20.0), run("madam", 0, 8.0, validation=30.0)]
+    shown = {split: rows(both, SMALL, split=split)[0] for split in ("test", "validation")}
+    assert (shown["test"]["adam"], shown["test"]["madam"]) == (10.0, 8.0)
+    assert (shown["validation"]["adam"], shown["validation"]["madam"]) == (20.0, 30.0)
+    with pytest.raises(ValueError, match="split must be test or validation"):
+        rows(both, SMALL, split="train")

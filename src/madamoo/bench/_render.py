@@ -22,7 +22,7 @@ TITLES = {
 }
 NAMES = {"adam": "Adam", "marginal": "Adam twice", "madam": "MAdam"}
 NOTE = (
-    "Test data: mean ± standard deviation over the same seeds in a line. {mark} the better of Adam and MAdam. "
+    "{split} data: mean ± standard deviation over the same seeds in a line. {mark} the better of Adam and MAdam. "
     "MAdam - Adam: paired by seed, with its 95 % t-interval. "
     "Time: seconds to the common validation loss, MAdam / Adam."
 )
@@ -196,7 +196,7 @@ def _time(row: Row) -> str:
 
 
 def _notes(rows: Sequence[Row], mark: str) -> list[str]:
-    notes = [NOTE.format(mark=mark)]
+    notes = [NOTE.format(mark=mark, split=rows[0].get("split", "test").capitalize())]
     if any(len({row["lr"][name] for name in NAMES} - {None}) > 1 for row in rows):
         notes.append("lr: Adam/Adam twice/MAdam, where they differ.")
     borrowed = dict.fromkeys(r["paper"]["of"] for r in rows if r["paper"] and r["paper"]["of"] != r["benchmark"])

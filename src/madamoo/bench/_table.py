@@ -23,6 +23,7 @@ Runs = dict[str, dict[float, Seeds]]  # by optimizer and learning rate
 
 COMPARED = ("adam", "madam", "marginal")
 RATES = ("equal", "best")
+SPLITS = {"test": "metrics", "validation": "validation"}  # as they are called in records
 OF_A_RUN = ("benchmark", "solver", "optimizer", "lr", "seed")  # what differs within a table; all else must not
 PAPER_ORDER = ("ls", "dwa", "uw", "imtl", "cagrad")
 
@@ -35,6 +36,7 @@ def rows(
     profile: str | None = None,
     schedule: str | None = None,
     name: str | None = None,
+    split: str = "test",
 ) -> list[dict[str, Any]]:
     """One row for each solver, metric and way of choosing learning rates, in this order.
 
@@ -47,7 +49,10 @@ def rows(
 
     Args:
         name: what the records call the benchmark, where this is not its name: the path of a user's own file.
+        split: whose metrics are shown. Choose options of an optimizer by those of "validation", as rates are chosen.
     """
+    if split not in SPLITS:
+        raise ValueError(f"split must be test or validation, got {split!r}")
     mine = [record for record in records if record["config"]["benchmark"] == (name or benchmark.name)]
     kept, setting = _one_setting(mine, profile, schedule)
     by_solver: dict[str, Runs] = {}
@@ -57,7 +62,7 @@ def rows(
         runs.setdefault(canonical(config["optimizer"]), {}).setdefault(config["lr"], {})[config["seed"]] = record
     size = benchmark.profiles.get(setting.get("profile", ""))
     own = None if size is None else size.lr
-    frame = {"benchmark": name or benchmark.name, **setting, "left_out": len(mine) - len(kept)}
+    frame = {"benchmark": name or benchmark.name, **setting, "split": split, "left_out": len(mine) - len(kept)}
 
     found = []
     for solver in sorted(by_solver, key=_solver_order):
@@ -68,14 +73,14 @@ def rows(
         }
         for metric in benchmark.metrics:
             for rate in RATES:
-                row = _row(runs, rates[rate], solver, metric)
+                row = _row(runs, rates[rate], solver, metric, SPLITS[split])
                 if row is not None:
                     paper = _paper.figure(benchmark.name, solver, metric.name)
                     found.append({**frame, **row, "primary": metric == benchmark.primary, "rate": rate, "paper": paper})
     return found
 
 
-def _row(runs: Runs, rates: Mapping[str, float], solver: str, metric: Metric) -> dict[str, Any] | None:
+def _row(runs: Runs, rates: Mapping[str, float], solver: str, metric: Metric, data: str) -> dict[str, Any] | None:
     chosen = {optimizer: runs[optimizer][lr] for optimizer, lr in rates.items() if lr in runs[optimizer]}
     if not chosen:
         return None
@@ -84,7 +89,7 @@ def _row(runs: Runs, rates: Mapping[str, float], solver: str, metric: Metric) ->
     used = {optimizer: {seed: chosen[optimizer][seed] for seed in common} for optimizer in compared}
     others = {optimizer: seeds for optimizer, seeds in chosen.items() if optimizer not in COMPARED}
 
-    values = {optimizer: _values(seeds, metric) for optimizer, seeds in used.items()}
+    values = {optimizer: _values(seeds, metric, data) for optimizer, seeds in used.items()}
     lrs = {optimizer: rates[optimizer] for optimizer in compared}
     stands_in = "marginal" not in values and "madam" in values and is_static(solver)
     if stands_in:  # where the weights never move, the control is MAdam itself, and nobody runs it twice
@@ -106,7 +111,9 @@ def _row(runs: Runs, rates: Mapping[str, float], solver: str, metric: Metric) ->
         "difference": _difference(values, "madam", "adam"),
         "difference_to_marginal": _difference(values, "madam", "marginal"),
         "better": _better(means["adam"], means["madam"], metric),
-        "others": {optimizer: _other(others[optimizer], rates[optimizer], metric) for optimizer in sorted(others)},
+        "others": {
+            optimizer: _other(others[optimizer], rates[optimizer], metric, data) for optimizer in sorted(others)
+        },
         "target": target,
         "seconds": _over(everyone, lambda record: _cost(record, "seconds"), fmean),
         "seconds_to_target": _over(everyone, lambda record: _seconds_to(record, target), fmean),
@@ -162,7 +169,7 @@ def _best_rate(rates: Mapping[float, Seeds], primary: Metric) -> float:
     return min((lr for lr in rates if len(rates[lr]) == full), key=badness)
 
 
-def _values(seeds: Seeds, metric: Metric, data: str = "metrics") -> dict[int, float]:
+def _values(seeds: Seeds, metric: Metric, data: str) -> dict[int, float]:
     """The metric by seed; infinitely bad where the run diverged."""
     worst = -math.inf if metric.higher_is_better else math.inf
     values = {}
@@ -178,8 +185,8 @@ def _values(seeds: Seeds, metric: Metric, data: str = "metrics") -> dict[int, fl
     return values
 
 
-def _other(seeds: Seeds, lr: float, metric: Metric) -> dict[str, Any]:
-    values = _values(seeds, metric)
+def _other(seeds: Seeds, lr: float, metric: Metric, data: str) -> dict[str, Any]:
+    values = _values(seeds, metric, data)
     return {
         "mean": _mean([*values.values()]),
         "deviation": _deviation([*values.values()]),

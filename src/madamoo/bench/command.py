@@ -213,6 +213,7 @@ def table(
     lr: Annotated[float | None, typer.Option(help="The equal rate; default: the profile's.")] = None,
     profile: Annotated[str | None, typer.Option(help="cpu or paper; default: the one there is.")] = None,
     schedule: Annotated[str | None, typer.Option(help="Default: the one with most runs.")] = None,
+    split: Annotated[str, typer.Option(help="test, or validation, to choose options by.")] = "test",
 ) -> None:
     """Adam against MAdam in the paper's layout, from finished runs."""
     from ._records import read_records
@@ -224,7 +225,7 @@ def table(
     if not results.exists():
         raise ValueError(f"there is no folder {results}")
     own = benchmark if benchmark.endswith(".py") else None
-    found = rows(read_records(results), problem, lr=lr, profile=profile, schedule=schedule, name=own)
+    found = rows(read_records(results), problem, lr=lr, profile=profile, schedule=schedule, name=own, split=split)
     if not found:
         raise ValueError(f"no finished runs of {benchmark} in {results}: try `madamoo sweep {benchmark}`")
     typer.echo(render(found, format, metric=metric), nl=False)
