@@ -584,3 +584,81 @@ def test_batches_that_never_hold_every_objective_restart_nothing(feed, brute_for
         found = feed(build(param, "auto", solvers.LS(), beta=0.9), param, rows)
     d = 0.5 * np.nansum(rows, axis=1, keepdims=True)
     close(found, brute_force(d, np.ones((30, 1)), beta=0.9))
+
+
+# -- samples that count by lambda --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ["full", "pair", "diagonal"])
+def test_with_constant_weights_it_does_not_matter_how_samples_count(estimator, feed, close):
+    rows, _ = draw(60, 4)
+    weights = np.tile([0.1, 0.2, 0.3, 0.6], (60, 1))
+    found = []
+    for weighting in ("equal", "lambda"):
+        param = start()
+        found.append(feed(build(param, estimator, weighting=weighting), param, rows, weights))
+    close(*found)
+
+
+def test_samples_that_count_by_lambda(feed, close):
+    """F_ij by its definition: a mean of g_i g_j over all steps so far, with weights beta^age |lambda_i lambda_j|."""
+    rows, weights = draw(40, 3)
+    weights[5] = [0.0, 1.0, 0.0]
+    param = start()
+    found = feed(build(param, "full", betas=(0.9, 0.95), weighting="lambda", floor=False), param, rows, weights)
+    for t in range(40):
+        C = np.zeros(5)
+        for i in range(3):
+            for j in range(3):
+                q = 0.95 ** np.arange(t, -1, -1) * weights[: t + 1, i] * weights[: t + 1, j]
+                C += weights[t, i] * weights[t, j] * (q @ (rows[: t + 1, i] * rows[: t + 1, j])) / q.sum()
+        d = weights[t] @ rows[t]
+        close(found[t], d / np.sqrt(np.maximum(C, 0) + 1e-16), rtol=1e-6)
+
+
+def test_old_gradients_do_not_linger_under_growing_weights(feed):
+    """Weights that grow a thousandfold as gradients shrink: d keeps its size, and what the optimizer sees nearly so."""
+    steps = 600
+    shrink = np.geomspace(1.0, 1e-3, steps)[:, None]
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(steps, 2, 5)) * shrink[:, :, None]
+    weights = np.ones((steps, 2)) / shrink
+    size = {}
+    for weighting in ("equal", "lambda"):
+        param = start()
+        size[weighting] = float(
+            feed(build(param, "full", weighting=weighting), param, rows, weights)[-100:].abs().mean()
+        )
+    assert size["equal"] < 0.02
+    assert 0.2 < size["lambda"] < 1.0
+
+
+@pytest.mark.parametrize("estimator", ["full", "pair"])
+def test_objectives_without_weight_are_no_division_by_zero(estimator, feed):
+    rows, weights = draw(30, 3)
+    weights[:10] = [0.0, 1.0, 0.0]
+    weights[10:20, 1] = 0.0
+    param = start()
+    found = feed(build(param, estimator, weighting="lambda"), param, rows, weights)
+    assert torch.isfinite(found).all() and found.abs().max() <= ReferenceMetric().bound * (1 + 1e-9)
+
+
+def test_checkpoints_tell_how_samples_count(feed):
+    rows, weights = draw(20, 3)
+    param, other = start(), start()
+    one = build(param, "full", weighting="lambda")
+    feed(one, param, rows[:10], weights[:10])
+    state = one.state_dict()
+    with torch.no_grad():
+        other.copy_(param)
+    two = build(other, "full", weighting="lambda")
+    two.load_state_dict(state)
+    assert torch.equal(feed(one, param, rows[10:], weights[10:]), feed(two, other, rows[10:], weights[10:]))
+    with pytest.raises(ValueError, match="not made with weighting='equal'"):
+        build(other, "full").load_state_dict(state)
+    plain = build(other, "full")
+    feed(plain, other, rows[:2], weights[:2])
+    with pytest.raises(ValueError, match="not made with weighting='lambda'"):
+        build(other, "full", weighting="lambda").load_state_dict(plain.state_dict())
+    with pytest.raises(ValueError, match="weighting must be 'equal' or 'lambda'"):
+        PreferenceMetric(weighting="uw")

@@ -73,6 +73,10 @@ class PreferenceMetric:
         dtype: in which the averages are kept and d / M is computed; None is that of the parameter, float32 at least.
         seed: seed of the generator that draws the pairs.
         total_steps: length of the run, for a ``rampup`` that is a fraction.
+        weighting: how much a step counts in the averages. ``"equal"``: as much as any other, as in the paper.
+            ``"lambda"``: as much as |lambda_i lambda_j| was in it. For constant weights both are the same. Where
+            weights grow while gradients shrink (UW, IMTL-L), the former keeps old, large gradients under new, large
+            weights, and the steps become too small; the latter lets go of them sooner.
 
     The paper's plain form is ``PreferenceMetric("pair", eps=1e-8, ramp="paper", bias_correction=False, floor=False)``.
     """
@@ -90,6 +94,7 @@ class PreferenceMetric:
         dtype: torch.dtype | None = None,
         seed: int = 0,
         total_steps: int | None = None,
+        weighting: str = "equal",
     ) -> None:
         if estimator not in ESTIMATORS:
             raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}, got {estimator!r}")
@@ -99,6 +104,8 @@ class PreferenceMetric:
             raise ValueError(f"eps must be positive, got {eps!r}")
         if ramp not in ("matched", "paper"):
             raise ValueError(f"ramp must be 'matched' or 'paper', got {ramp!r}")
+        if weighting not in ("equal", "lambda"):
+            raise ValueError(f"weighting must be 'equal' or 'lambda', got {weighting!r}")
         if not 1 <= every < float("inf") or every != int(every):
             raise ValueError(f"every must be a whole number of steps, at least 1, got {every!r}")
         if dtype not in (None, torch.float32, torch.float64):
@@ -113,6 +120,7 @@ class PreferenceMetric:
         self.every = int(every)
         self.dtype = dtype
         self.seed = seed
+        self.weighting = weighting
 
         self.steps = 0
         self.wait = 0  # steps until the averages are updated again
@@ -122,8 +130,9 @@ class PreferenceMetric:
         self.constant: dict[int, float] = {}  # lambda_i of the objectives in the collapsed average
 
     def __repr__(self) -> str:
-        names = ("estimator", "beta", "eps", "rampup", "ramp", "bias_correction", "floor", "every", "dtype", "seed")
-        return f"PreferenceMetric({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+        options = ["estimator", "beta", "eps", "rampup", "ramp", "bias_correction", "floor", "every", "dtype", "seed"]
+        shown = (f"{name}={getattr(self, name)!r}" for name in [*options, "weighting"])
+        return f"PreferenceMetric({', '.join(shown)})"
 
     @property
     def alpha(self) -> float:
@@ -170,9 +179,14 @@ class PreferenceMetric:
         averages = Averages() if measurement.restart else self.averages.get(x.param, Averages())
         x = self._view(x, measurement)
         pairs = measurement.pairs(x.keys) if measurement.active else []
-        C = averages.curvature(x, pairs, beta**self.every, self.bias_correction)
-        # A single average that is up to date is above the floor by itself.
-        single = x.complete and len(x.keys) == len(pairs) == 1 and averages.pairs in ([], pairs)
+        C = averages.curvature(x, pairs, beta**self.every, self.bias_correction, self.weighting == "lambda")
+        # A single average that is up to date is above the floor by itself, if all samples count alike.
+        single = (
+            self.weighting == "equal"
+            and x.complete
+            and len(x.keys) == len(pairs) == 1
+            and averages.pairs in ([], pairs)
+        )
         return precondition(
             x.d,
             C,
@@ -188,7 +202,8 @@ class PreferenceMetric:
             return
         x = self._view(x, measurement)
         averages = self.averages.setdefault(x.param, Averages())
-        averages.update(x.rows, x.keys, measurement.pairs(x.keys), beta**self.every)
+        weights = x.weights if self.weighting == "lambda" else None
+        averages.update(x.rows, x.keys, measurement.pairs(x.keys), beta**self.every, weights)
 
     def begin_update(self, measurement: Measurement) -> None:
         """Before the :meth:`update` of each parameter: let go of averages that no longer hold."""
@@ -218,7 +233,12 @@ class PreferenceMetric:
         for index, param in enumerate(params):
             entry = self.averages.get(param)
             if entry is not None and entry.F is not None:
-                averages[index] = {"F": entry.F.clone(), "pairs": [list(p) for p in entry.pairs], "n": list(entry.n)}
+                averages[index] = {
+                    "F": entry.F.clone(),
+                    "pairs": [list(p) for p in entry.pairs],
+                    "n": list(entry.n),
+                    **({"mass": list(entry.mass)} if self.weighting == "lambda" else {}),
+                }
         return {
             "steps": self.steps,
             "wait": self.wait,
@@ -240,6 +260,8 @@ class PreferenceMetric:
                 if key not in entry:
                     raise ValueError(f"the checkpoint's averages of parameter {index} lack {key!r}")
             F, pairs, n = entry["F"], entry["pairs"], entry["n"]
+            if len(entry.get("mass", ())) != (len(pairs) if self.weighting == "lambda" else 0):
+                raise ValueError(f"the checkpoint's averages were not made with weighting={self.weighting!r}")
             if index >= len(params):
                 raise ValueError(f"the checkpoint has averages of parameter {index}; there are {len(params)}")
             if tuple(F.shape[1:]) != tuple(params[index].shape) or not len(F) == len(pairs) == len(n):
@@ -257,7 +279,8 @@ class PreferenceMetric:
         for index, entry in state["averages"].items():
             param = params[index]
             F = entry["F"].to(device=param.device, dtype=self.compute_dtype(param), copy=True)
-            self.averages[param] = Averages([(int(i), int(j)) for i, j in entry["pairs"]], list(entry["n"]), F)
+            pairs = [(int(i), int(j)) for i, j in entry["pairs"]]
+            self.averages[param] = Averages(pairs, list(entry["n"]), F, list(entry.get("mass", ())))
 
 
 def _rampup_steps(rampup: int | float, total_steps: int | None) -> int:

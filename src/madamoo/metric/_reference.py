@@ -20,11 +20,13 @@ class ReferenceMetric:
         ramp: str = "matched",
         bias_correction: bool = True,
         floor: bool = True,
+        weighting: str = "equal",
     ) -> None:
         self.beta, self.eps, self.rampup, self.ramp = beta, eps, rampup, ramp
-        self.bias_correction, self.floor = bias_correction, floor
+        self.bias_correction, self.floor, self.weighting = bias_correction, floor, weighting
         self.F: dict[tuple[int, int], Tensor] = {}
         self.n: dict[tuple[int, int], int] = {}
+        self.mass: dict[tuple[int, int], float] = {}
         self.t = 0
 
     def step(
@@ -34,13 +36,19 @@ class ReferenceMetric:
         # step 1: Fisher averages
         for i, j in pairs:
             old = self.F.get((i, j), torch.zeros_like(d))
-            self.F[i, j] = self.beta * old + (1 - self.beta) * g[i] * g[j]
+            q = abs(weights[i] * weights[j]) if self.weighting == "lambda" else 1.0
+            self.F[i, j] = self.beta * old + (1 - self.beta) * q * g[i] * g[j]
+            self.mass[i, j] = self.beta * self.mass.get((i, j), 0.0) + (1 - self.beta) * q
             self.n[i, j] = self.n.get((i, j), 0) + 1
         # step 2: assemble the metric
         C = torch.zeros_like(d)
         for (i, j), F in self.F.items():
             both = 1 if i == j else 2
-            F_hat = F / (1 - self.beta ** self.n[i, j]) if self.bias_correction else F
+            if self.mass[i, j] == 0:
+                continue
+            F_hat = F / self.mass[i, j]
+            if not self.bias_correction:
+                F_hat = F_hat * (1 - self.beta ** self.n[i, j])
             C = C + both * weights[i] * weights[j] * F_hat
         C = torch.maximum(C, (1 - self.beta) * d * d) if self.floor else torch.clamp(C, min=0)
         root = torch.sqrt(C + self.eps)
