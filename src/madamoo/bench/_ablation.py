@@ -9,7 +9,7 @@ from typing import Any
 from . import _paper
 from ._benchmark import Benchmark
 from ._config import Config
-from ._render import FORMATS, Cell, Table, rate_text, spread, write_data, write_tables
+from ._render import Cell, Table, check_format, rate_text, spread, write_data, write_tables
 from ._spec import canonical
 from ._table import COMPARED, rows
 
@@ -79,8 +79,7 @@ def _figure(row: dict[str, Any], optimizer: str) -> tuple[Any, Any, Any] | None:
 
 def render_ablation(found: Sequence[dict[str, Any]], benchmark: Benchmark, format: str) -> str:
     """The paper's layout: a line a variant, a column a metric, the paper's own figure beside the primary one."""
-    if format not in FORMATS:
-        raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
+    check_format(format)
     if format in ("csv", "json"):
         return write_data(found, format)
     sign = -1 if benchmark.primary.higher_is_better else 1

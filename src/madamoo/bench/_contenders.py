@@ -24,7 +24,7 @@ OPTIMIZERS = {
     "adatask": "AdaTask, which balances by itself",
 }
 RESTLESS = "restless"  # a preference drawn anew each step, uniform on the simplex
-_ALONE = {"mtadam": MTAdam, "adatask": AdaTask}
+ALONE = {"mtadam": MTAdam, "adatask": AdaTask}  # they balance by themselves
 
 
 def available_solvers() -> list[str]:
@@ -58,7 +58,7 @@ def check_solver(spec: str, benchmark: Benchmark) -> None:
 
 def check_optimizer(spec: str, solver: str) -> None:
     name, _ = parse(spec)
-    if name in _ALONE and solver != "ls":
+    if name in ALONE and solver != "ls":
         raise ValueError(f"{name} balances the objectives by itself: it runs with solver ls alone, got {solver!r}")
     build_optimizer(spec, [torch.zeros(1, requires_grad=True)], lr=1e-3, solver=None, seed=0, total_steps=1)
 
@@ -72,8 +72,8 @@ def build_optimizer(
         raise ValueError(f"no optimizer is called {name!r}; there are {', '.join(OPTIMIZERS)}")
     betas = (options.pop("beta1", 0.9), options.pop("beta2", 0.999))
     try:
-        if name in _ALONE:
-            return _ALONE[name](params, lr=lr, betas=betas, **options)
+        if name in ALONE:
+            return ALONE[name](params, lr=lr, betas=betas, **options)
         if name == "adam":
             inner = torch.optim.AdamW(params, lr=lr, betas=betas, weight_decay=0.0, fused=True, **options)
             return MultiObjective(inner, solver)

@@ -49,14 +49,18 @@ def render(rows: Sequence[Row], format: str = "text", *, metric: str | None = No
         format: text, markdown, latex (a document that uses booktabs can include it), csv or json.
         metric: "primary", "all", or the name of one. By default tables show the primary one, and data have all.
     """
-    if format not in FORMATS:
-        raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
+    check_format(format)
     shown = _of_metric(rows, metric or ("all" if format in ("csv", "json") else "primary"))
     if format in ("csv", "json"):
         return write_data(shown, format)
     if not shown:
         return write_tables((), ("There are no runs to show.",), format)
     return write_tables(_tables(shown), _notes(shown, MARKS[format]), format)
+
+
+def check_format(format: str) -> None:
+    if format not in FORMATS:
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
 
 
 def write_data(records: Sequence[Row], format: str) -> str:

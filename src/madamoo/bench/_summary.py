@@ -10,7 +10,7 @@ from typing import Any
 
 from ._benchmark import Metric
 from ._registry import get
-from ._render import FORMATS, TITLES, Cell, Table, write_data, write_tables
+from ._render import TITLES, Cell, Table, check_format, write_data, write_tables
 from ._table import interval, rows
 
 Record = dict[str, Any]
@@ -102,8 +102,7 @@ def counts(gains: Sequence[Gain | None]) -> dict[str, Any]:
 
 def render_summary(cells: Sequence[CellSummary], format: str = "text") -> str:
     """One line a cell, and below what it comes to."""
-    if format not in FORMATS:
-        raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
+    check_format(format)
     if format in ("csv", "json"):
         return write_data([asdict(cell) for cell in cells], format)
     header = ("benchmark", "solver", "over Adam", "over Adam twice", "paper", "weights moved", "seeds")

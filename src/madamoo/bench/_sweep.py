@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ._config import Config, configure
-from ._contenders import is_static
+from ._contenders import ALONE, is_static
 from ._folder import Busy, RunFolder
 from ._records import read_records
 from ._spec import canonical, parse
@@ -49,7 +49,7 @@ def grid(
         name, _ = parse(optimizer)
         if name == "marginal" and is_static(solver):
             continue
-        if name in ("mtadam", "adatask") and canonical(solver) != "ls":
+        if name in ALONE and canonical(solver) != "ls":
             continue
         found.append(configure(benchmark, solver=solver, optimizer=optimizer, seed=seed, lr=lr, **sizes))
     return list(dict.fromkeys(found))
@@ -74,19 +74,19 @@ def plan(configs: Sequence[Config], root: Path) -> Plan:
 
 def _expected(missing: Sequence[Config], records: Sequence[dict[str, Any]]) -> float | None:
     """Mean time of the records that are most like each run: same solver and optimizer, else same benchmark."""
+    paces: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)  # seconds an epoch
+    for record in records:
+        if record.get("cost"):
+            config = record["config"]
+            pace = record["cost"]["seconds"] / config["epochs"]
+            paces[config["benchmark"],].append(pace)
+            paces[config["benchmark"], config["solver"], parse(config["optimizer"])[0]].append(pace)
     total = 0.0
-    for config in missing:
-        alike = [r for r in records if r["config"]["benchmark"] == config.benchmark and r.get("cost")]
-        same = [
-            r
-            for r in alike
-            if r["config"]["solver"] == config.solver
-            and parse(r["config"]["optimizer"])[0] == parse(config.optimizer)[0]
-        ]
-        times = [r["cost"]["seconds"] / r["config"]["epochs"] * config.epochs for r in same or alike]
-        if not times:
+    for run in missing:
+        alike = paces.get((run.benchmark, run.solver, parse(run.optimizer)[0])) or paces.get((run.benchmark,))
+        if not alike:
             return None
-        total += sum(times) / len(times)
+        total += run.epochs * sum(alike) / len(alike)
     return total
 
 

@@ -1,4 +1,4 @@
-"""The commands of the lab: ``run``, ``sweep``, ``table``, ``ablation``, ``collect`` and ``data``."""
+"""The commands of the lab: ``run``, ``sweep``, ``table``, ``summary``, ``ablation``, ``collect`` and ``data``."""
 
 from __future__ import annotations
 
@@ -275,11 +275,10 @@ def ablation(
     from ._ablation import VARIANTS, ablation_rows, render_ablation
     from ._records import read_records
     from ._registry import get
-    from ._render import FORMATS
+    from ._render import check_format
     from ._sweep import grid
 
-    if format not in FORMATS:  # told before the runs, not after
-        raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
+    check_format(format)  # told before the runs, not after
     configs = grid(
         benchmark,
         solvers=[solver],

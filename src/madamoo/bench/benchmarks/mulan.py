@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from .._benchmark import Benchmark, Data, Metric, Profile, Split, Tally
+from .._benchmark import Data, Metric, Profile, Split, Tally
 from .._data import shuffled
+from ._regression import Regression, squared_errors
 
 TARGETS = {  # the last so many columns of each file
     "andro": 6,
@@ -33,7 +33,7 @@ TARGETS = {  # the last so many columns of each file
 TRAIN, VALIDATION = 0.6, 0.2  # shares of the rows; the rest is the test set
 
 
-class Mulan(Benchmark):
+class Mulan(Regression):
     """One of the sets, split by the seed of the run; inputs and targets are standardised by the training rows.
 
     The metric is the field's own, the relative root mean squared error, in per cent: 100 is what predicting the
@@ -73,20 +73,13 @@ class Mulan(Benchmark):
         inputs, targets = (_standardise(columns, parts[0]) for columns in (inputs, targets))
         return Data(*(Split(inputs[rows], tuple(targets[rows].T.contiguous().unbind())) for rows in parts))
 
-    def shape(self, data: Data) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return tuple(data.train.inputs.shape[1:]), (1,) * len(self.objectives)
-
-    def losses(self, outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> list[Tensor]:
-        return [F.mse_loss(z.squeeze(1), y) for z, y in zip(outputs, targets, strict=True)]
-
     def tally(self, outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> Tally:
-        errors = [(z.squeeze(1) - y).square().sum() for z, y in zip(outputs, targets, strict=True)]
-        return {"errors": torch.stack(errors).double(), "squares": torch.stack([*targets]).double().square().sum(1)}
+        squares = torch.stack([*targets]).double().square().sum(1)
+        return {"errors": squared_errors(outputs, targets), "squares": squares}
 
     def summarise(self, tally: Tally) -> dict[str, float]:
         """100 times the root of (squared error / squared error of the training mean, which is 0 here)."""
-        relative = (100.0 * (tally["errors"] / tally["squares"]).sqrt()).tolist()
-        return {"avg_rrmse": sum(relative) / len(relative), **dict(zip(self.objectives, relative, strict=True))}
+        return self.average(100.0 * (tally["errors"] / tally["squares"]).sqrt())
 
 
 def read_arff(file: Path, targets: int) -> tuple[Tensor, Tensor]:

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from .._benchmark import Benchmark, Data, Metric, Profile, Split, Tally
+from .._benchmark import Data, Metric, Profile, Split, Tally
 from .._data import shuffled
+from ._regression import Regression, squared_errors
 
 INPUTS, TORQUES = 21, 7
 VALIDATION = 4448  # the first rows of the training file
 SMALL_TRAIN, SMALL_VALIDATION = 3114, 445  # of 4,449: 70 % and 10 %; the rest is the test set
 
 
-class Sarcos(Benchmark):
+class Sarcos(Regression):
     """The full pair of files. Many rows of the test file are in the training file too: its test error is optimistic."""
 
     name = "sarcos"
@@ -47,20 +47,12 @@ class Sarcos(Benchmark):
         train, test = read_rows(first, VALIDATION), read_rows(second)
         return _data(train[VALIDATION:], train[:VALIDATION], test)
 
-    def shape(self, data: Data) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return (INPUTS,), (1,) * TORQUES
-
-    def losses(self, outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> list[Tensor]:
-        return [F.mse_loss(z.squeeze(1), y) for z, y in zip(outputs, targets, strict=True)]
-
     def tally(self, outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> Tally:
-        squares = [(z.squeeze(1) - y).square().sum() for z, y in zip(outputs, targets, strict=True)]
-        return {"squares": torch.stack(squares).double(), "count": torch.tensor(len(targets[0]))}
+        return {"squares": squared_errors(outputs, targets), "count": torch.tensor(len(targets[0]))}
 
     def summarise(self, tally: Tally) -> dict[str, float]:
         """Mean squared errors times 100."""
-        errors = (100.0 * tally["squares"] / tally["count"]).tolist()
-        return {"avg_err": sum(errors) / len(errors), **dict(zip(self.objectives, errors, strict=True))}
+        return self.average(100.0 * tally["squares"] / tally["count"])
 
 
 class SarcosSmall(Sarcos):
