@@ -17,7 +17,7 @@ import torch
 import madamoo
 
 MODULES = ["madamoo", *(m.name for m in pkgutil.walk_packages(madamoo.__path__, "madamoo."))]
-EXTRAS = ("typer", "rich", "sklearn", "matplotlib", "scipy", "torchvision", "pandas", "cvxpy")
+EXTRAS = ("typer", "rich", "sklearn", "matplotlib", "moocore", "plotly", "scipy", "torchvision", "pandas", "cvxpy")
 
 PROBE = """
 import json, sys, time
@@ -73,7 +73,7 @@ SIGNATURES = {
         "beta": None,
         "eps": 1e-16,
         "rampup": ...,  # a number found by measurement
-        "ramp": "matched",
+        "ramp": ...,  # likewise
         "bias_correction": True,
         "floor": True,
         "every": 1,

@@ -55,7 +55,7 @@ def brute_force():
         floor=True,
         every=1,
         alpha=lambda t: 1.0,
-        ramp="matched",
+        ramp="largest",
     ):
         rows, weights = np.asarray(rows, np.float64), np.asarray(weights, np.float64)
         steps, count, size = rows.shape
@@ -75,7 +75,7 @@ def brute_force():
                     if n[i, j]:
                         C += w[i] * w[j] * F[i, j] / (1 - decay ** n[i, j] if bias_correction else 1.0)
             root = np.sqrt(np.maximum(C, (1 - beta) * d**2 if floor else 0.0) + eps)
-            s = root.mean() if ramp == "matched" else 1.0
+            s = {"largest": root.max(), "matched": root.mean(), "paper": 1.0}[ramp]
             seen.append(d / (alpha(t) * root + (1 - alpha(t)) * s))
         return np.stack(seen)
 

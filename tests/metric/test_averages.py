@@ -17,7 +17,7 @@ OPTIONS = st.fixed_dictionaries(
         "estimator": st.sampled_from(["full", "pair", "diagonal", "collapsed", "marginal"]),
         "beta": st.sampled_from([0.0, 0.5, 0.9, 0.999]),
         "rampup": st.sampled_from([0, 1, 4]),
-        "ramp": st.sampled_from(["matched", "paper"]),
+        "ramp": st.sampled_from(["largest", "matched", "paper"]),
         "bias_correction": st.booleans(),
         "floor": st.booleans(),
         "weighting": st.sampled_from(["equal", "lambda"]),

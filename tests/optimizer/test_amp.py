@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from helpers import Net, backward, inf_loss, nan_gradient, same, same_params, snapshot, train, wrap
-from madamoo import MAdam, solvers
+from madamoo import MAdam, MultiObjective, PreferenceMetric, solvers
 
 CASES = [
     ("ls", None),
@@ -92,8 +92,9 @@ def test_after_an_overflow_the_model_may_clear_the_gradients(set_to_none):
 def test_the_scaler_finds_a_scale_that_fits():
     """The first scales are too large for the gradients of a good batch; it is tried again until one fits."""
     net, control = Net(dtype=torch.float32), Net(dtype=torch.float32)
-    train(control, wrap(control, "uw", "full", inner=sgd), 4)
-    opt, scaler = wrap(net, "uw", "full", inner=sgd), torch.amp.GradScaler("cpu", init_scale=2.0**127)
+    large = PreferenceMetric("full", ramp="matched")  # at the start of this ramp-up entries above 2 occur
+    train(control, MultiObjective(sgd(control), solvers.UW(), copy.deepcopy(large)), 4)
+    opt, scaler = MultiObjective(sgd(net), solvers.UW(), large), torch.amp.GradScaler("cpu", init_scale=2.0**127)
     for t in range(4):
         while opt.metric.steps == t:
             scaled_step(opt, scaler, net.losses(t))

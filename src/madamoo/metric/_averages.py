@@ -134,9 +134,7 @@ def all_pairs(keys: Sequence[int]) -> list[Pair]:
     return list(combinations_with_replacement(sorted(keys), 2))
 
 
-def precondition(
-    d: Tensor, C: Tensor | None, *, floor: float | None, eps: float, alpha: float, matched: bool
-) -> Tensor:
+def precondition(d: Tensor, C: Tensor | None, *, floor: float | None, eps: float, alpha: float, ramp: str) -> Tensor:
     """d / M with M = alpha sqrt(C + eps) + (1 - alpha) s; C may be overwritten.
 
     With all pairs up to date C >= (1 - beta) d^2 holds by itself; ``floor`` = 1 - beta enforces it when they are not,
@@ -146,7 +144,7 @@ def precondition(
         C = torch.zeros_like(d)
     C = C.clamp_(min=0.0) if floor is None else torch.maximum(C, floor * d.square())
     M = C.add_(eps).sqrt_()
-    if alpha < 1.0:
-        s = M.mean() if matched else 1.0
+    if alpha < 1.0 and M.numel():
+        s = M.amax() if ramp == "largest" else M.mean() if ramp == "matched" else 1.0
         M = M.mul_(alpha).add_((1.0 - alpha) * s)
     return d / M

@@ -14,7 +14,9 @@ from ..direction import Direction
 from ._averages import Averages, Pair, all_pairs, precondition
 
 ESTIMATORS = ("auto", "pair", "full", "diagonal", "collapsed", "marginal")
+RAMPS = ("largest", "matched", "paper")
 RAMPUP = 300
+MOST_IN_FULL = 8  # objectives for which "auto" keeps all pairs up to date
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,15 @@ class PreferenceMetric:
             paper; ``"diagonal"`` without cross terms; ``"collapsed"`` the average of d^2, which is the same as full,
             in one buffer, as long as lambda is constant (it refuses other solvers) and no batch lacks an objective;
             ``"marginal"`` the average of d^2 whatever lambda does, that is Adam twice: a control, not a method.
-            ``"auto"`` is collapsed for a static solver; full where the solver needs every row anyway or C <= 3, up to
-            C = 8; pair otherwise.
+            ``"auto"`` is collapsed for a static solver; else full up to C = 8, pair beyond.
         beta: decay of the averages; None is the parameter group's ``betas[1]``, or 0.999 if it has none.
         eps: added to C inside the root.
         rampup: number of steps over which alpha rises; 0 is no ramp-up; a float below 1 is that fraction of
             ``total_steps``.
-        ramp: what s is. ``"matched"``: the mean of sqrt(C + eps) over the tensor, so that the scale of the losses does
-            not matter. ``"paper"``: 1.
+        ramp: what s is. ``"largest"``: the largest sqrt(C + eps) of the tensor; ``"matched"``: their mean; with both
+            the scale of the losses does not matter. Under the mean, coordinates with large gradients enter the ramp-up
+            at many times 1, and the optimizer's own second moment remembers that for a thousand steps.
+            ``"paper"``: 1.
         bias_correction: divide each average by 1 - beta^n, n its number of updates.
         floor: keep C at or above (1 - beta) d^2, which bounds every entry of the result by 1 / sqrt(1 - beta) once the
             ramp-up is over.
@@ -87,7 +90,7 @@ class PreferenceMetric:
         beta: float | None = None,
         eps: float = 1e-16,
         rampup: int | float = RAMPUP,
-        ramp: str = "matched",
+        ramp: str = "largest",
         bias_correction: bool = True,
         floor: bool = True,
         every: int = 1,
@@ -102,8 +105,8 @@ class PreferenceMetric:
             raise ValueError(f"beta must be in [0, 1), got {beta!r}")
         if not 0.0 < eps < float("inf"):
             raise ValueError(f"eps must be positive, got {eps!r}")
-        if ramp not in ("matched", "paper"):
-            raise ValueError(f"ramp must be 'matched' or 'paper', got {ramp!r}")
+        if ramp not in RAMPS:
+            raise ValueError(f"ramp must be one of {', '.join(RAMPS)}, got {ramp!r}")
         if weighting not in ("equal", "lambda"):
             raise ValueError(f"weighting must be 'equal' or 'lambda', got {weighting!r}")
         if not 1 <= every < float("inf") or every != int(every):
@@ -139,7 +142,7 @@ class PreferenceMetric:
         """How far the ramp-up has come, 0 to 1."""
         return min(1.0, self.steps / self.rampup) if self.rampup else 1.0
 
-    def resolve(self, *, static: bool, needs_rows: bool, count: int) -> str:
+    def resolve(self, *, static: bool, count: int) -> str:
         """The estimator in use for such a solver and so many objectives."""
         if self.estimator == "collapsed" and not static:
             raise ValueError(
@@ -150,7 +153,7 @@ class PreferenceMetric:
             return self.estimator
         if static:
             return "collapsed"
-        return "full" if count <= 3 or (needs_rows and count <= 8) else "pair"
+        return "full" if count <= MOST_IN_FULL else "pair"
 
     def compute_dtype(self, param: Tensor) -> torch.dtype:
         return self.dtype or torch.promote_types(param.dtype, torch.float32)
@@ -193,7 +196,7 @@ class PreferenceMetric:
             floor=(1.0 - beta) if self.floor and not single else None,
             eps=self.eps,
             alpha=self.alpha,
-            matched=self.ramp == "matched",
+            ramp=self.ramp,
         )
 
     def update(self, x: Direction, beta: float, measurement: Measurement) -> None:

@@ -17,7 +17,7 @@ class ReferenceMetric:
         beta: float = 0.999,
         eps: float = 1e-16,
         rampup: int = 0,
-        ramp: str = "matched",
+        ramp: str = "largest",
         bias_correction: bool = True,
         floor: bool = True,
         weighting: str = "equal",
@@ -53,7 +53,9 @@ class ReferenceMetric:
         C = torch.maximum(C, (1 - self.beta) * d * d) if self.floor else torch.clamp(C, min=0)
         root = torch.sqrt(C + self.eps)
         alpha = min(1.0, self.t / self.rampup) if self.rampup else 1.0
-        s = root.mean() if self.ramp == "matched" else 1.0
+        s = torch.ones(())
+        if self.ramp != "paper" and d.numel():
+            s = root.max() if self.ramp == "largest" else root.mean()
         M = alpha * root + (1 - alpha) * s
         self.t += 1
         # step 3: precondition the direction

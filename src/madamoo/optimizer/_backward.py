@@ -107,7 +107,7 @@ def _check_reach(batch: Losses, rows: Sequence[Rows | None], passes: Mapping[int
 def _measure(opt: MultiObjective, batch: Losses) -> Measurement | None:
     if opt.metric is None:
         return None
-    estimator = opt.metric.resolve(static=opt.solver.static, needs_rows=opt.solver.needs_rows, count=len(batch.roots))
+    estimator = opt.metric.resolve(static=opt.solver.static, count=len(batch.roots))
     return opt.metric.measure(estimator, range(len(batch.roots)))  # later micro-batches may hold what this one lacks
 
 

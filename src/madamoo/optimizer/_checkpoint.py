@@ -85,8 +85,7 @@ def _check(opt: MultiObjective, state: dict[str, Any], params: list[Tensor]) -> 
     if opt.metric is not None:
         estimator = None
         if own["n_objectives"] is not None:
-            static, needs_rows = opt.solver.static, opt.solver.needs_rows
-            estimator = opt.metric.resolve(static=static, needs_rows=needs_rows, count=own["n_objectives"])
+            estimator = opt.metric.resolve(static=opt.solver.static, count=own["n_objectives"])
         opt.metric.check_state_dict(own["metric"], params, estimator)
     return own
 

@@ -81,7 +81,7 @@ class MultiObjective(Optimizer):
         solver = solvers.LS() if solver is None else solver
         averages_need_rows = False
         if metric is not None:
-            estimator = metric.resolve(static=solver.static, needs_rows=solver.needs_rows, count=2)
+            estimator = metric.resolve(static=solver.static, count=2)
             averages_need_rows = estimator not in ("collapsed", "marginal")
         if _evaluates_again(optimizer) and (metric is not None or not solver.static):
             raise ValueError(
