@@ -26,3 +26,14 @@ def test_the_default_is_checked():
         solvers.Preference([-1.0, 2.0])
     with pytest.raises(ValueError, match="default must have 3 entries"):
         solvers.Preference([0.5, 0.5]).solve(torch.ones(3))
+
+
+def test_normalised_gradients_count_as_the_preference_says():
+    rows = torch.tensor([[3.0, 4.0], [0.0, 10.0], [0.0, 0.0]], dtype=torch.float64)
+    solver = solvers.Preference(normalise=True)
+    given = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+    found = solver.weights(torch.ones(3, dtype=torch.float64), rows @ rows.T, given)
+    assert (found[:, None] * rows).norm(dim=1).tolist() == pytest.approx([0.2, 0.3, 0.0])
+    assert found[2] == 0.5  # no gradient, no division
+    with pytest.raises(ValueError, match="Gram matrix"):
+        solver.weights(torch.ones(3), preference=given)

@@ -22,7 +22,7 @@ class Solver(nn.Module):
     family: ClassVar[str] = "loss"
     """``"loss"``, ``"gradient"`` or ``"preference"``: what it balances. A gradient-balancing solver weighs the shared
     parameters only, and heads follow their own objective; the others weigh every parameter."""
-    needs_gram: ClassVar[bool] = False
+    needs_gram: bool = False
     """Whether the weights depend on the gradients, through their Gram matrix."""
     uses_losses: ClassVar[bool] = False
     """Whether the weights depend on the losses of this very step, not on earlier ones only."""

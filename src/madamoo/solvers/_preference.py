@@ -16,6 +16,9 @@ class Preference(Solver):
 
     Args:
         default: the vector for steps that give none; 1/C each when it is None.
+        normalise: divide each weight by the length of the objective's gradient, lambda_i = a_i / |g_i|, so that the
+            preference decides and not the scale of the losses (the inner balancing of PaMaL). An objective whose
+            gradient is zero keeps its weight.
     """
 
     family = "preference"
@@ -24,8 +27,9 @@ class Preference(Solver):
 
     default: Tensor
 
-    def __init__(self, default: Sequence[float] | Tensor | None = None) -> None:
+    def __init__(self, default: Sequence[float] | Tensor | None = None, *, normalise: bool = False) -> None:
         super().__init__()
+        self.needs_gram = normalise
         self.given = None if default is None else check_vector("default", default)
 
     def setup(self, n_objectives: int) -> None:
@@ -34,4 +38,8 @@ class Preference(Solver):
 
     def weights(self, losses: Tensor, gram: Tensor | None = None, preference: Tensor | None = None) -> Tensor:
         self.ensure(len(losses))
-        return (self.default if preference is None else preference).to(losses)
+        a = (self.default if preference is None else preference).to(losses)
+        if not self.needs_gram:
+            return a
+        lengths = self.require(gram).diagonal().clamp_min(0).sqrt().to(losses)
+        return a / torch.where(lengths > 0, lengths, 1.0)
