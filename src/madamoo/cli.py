@@ -23,6 +23,8 @@ EXTRAS = {
     "PIL": "bench",
     "monai": "bench",
     "ray": "ray",
+    "moocore": "bench",
+    "plotly": "pareto",
 }
 
 
@@ -53,7 +55,7 @@ def build_app() -> "typer.Typer":
     ) -> None:
         """Metric-aware multi-objective training for PyTorch."""
 
-    lab = (bench.run, bench.sweep, bench.table, bench.summary, bench.ablation, bench.collect, bench.data)
+    lab = (bench.run, bench.sweep, bench.table, bench.summary, bench.ablation, bench.front, bench.collect, bench.data)
     for command in (demo, *lab):
         app.command()(command)
     return app

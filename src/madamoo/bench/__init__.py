@@ -3,7 +3,7 @@
 It stands beside the library and uses its public names; nothing in the library imports it.
 """
 
-from ._benchmark import Benchmark, Data, Metric, Profile, Split
+from ._benchmark import Benchmark, Data, FrontSpec, Metric, Profile, Split
 from ._config import Config, configure
 from ._contenders import available_solvers, is_static
 from ._data import MissingData
@@ -13,6 +13,7 @@ __all__ = [
     "Benchmark",
     "Config",
     "Data",
+    "FrontSpec",
     "Metric",
     "MissingData",
     "Profile",

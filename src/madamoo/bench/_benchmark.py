@@ -24,7 +24,17 @@ class Metric:
     name: str
     higher_is_better: bool
     digits: int = 2  # after the point, in tables
-    is_gain: bool = False  # a relative improvement already: its differences are gains
+    gain: str = "error"  # what a gain is: part of the "error" that is gone, of the "value" that is added, or "points"
+
+    def relative(self, value: float, baseline: float) -> float:
+        """The gain over the baseline in per cent; the error of an accuracy in per cent is what it lacks."""
+        if self.gain == "points":
+            return value - baseline
+        if self.gain == "value":
+            return 100.0 * (value / baseline - 1.0)
+        if self.higher_is_better:
+            value, baseline = 100.0 - value, 100.0 - baseline
+        return 100.0 * (1.0 - value / baseline)
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,17 @@ class Profile:
     def __post_init__(self) -> None:
         if self.keep not in ("last", "best"):
             raise ValueError(f"keep must be 'last' or 'best', got {self.keep!r}")
+
+
+@dataclass(frozen=True)
+class FrontSpec:
+    """How a front is measured on a benchmark: one metric an objective, on so many rays."""
+
+    metrics: tuple[str, ...]  # the name of each objective's
+    units: tuple[float, ...]  # by which they are divided: 100 makes a fraction of an accuracy in per cent
+    reference: tuple[float, ...]  # of the hypervolume, in these units
+    rays: int
+    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # options of a method, on this benchmark
 
 
 @dataclass(frozen=True)
@@ -87,6 +108,7 @@ class Benchmark(ABC):
     profiles: Mapping[str, Profile]
     files: Sequence[Sequence[str]] = ()  # below the data folder; of several alternatives the first that is there whole
     layout: str = ""  # the same in words, shown when they are missing
+    front: FrontSpec | None = None  # None: methods that learn a whole front are not run on it
 
     def locate(self, root: Path | None) -> list[Path]:
         """The files of this benchmark in the data folder; raises :class:`~madamoo.bench.MissingData`."""

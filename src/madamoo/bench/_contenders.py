@@ -14,6 +14,7 @@ from madamoo.optimizer import AdaTask, MTAdam
 from madamoo.solvers import Solver
 
 from ._benchmark import Benchmark
+from ._methods import RAYS, build_method, is_conditioned, is_method, ray_solver
 from ._spec import parse
 
 OPTIMIZERS = {
@@ -49,11 +50,16 @@ def build_solver(spec: str, benchmark: Benchmark, seed: int) -> Solver:
 def is_static(spec: str) -> bool:
     """Whether the solver's weights never change: then the control is MAdam itself."""
     name, options = parse(spec)
-    return name != RESTLESS and solvers.get(name, **options).static
+    return name in solvers.available() and not is_method(spec) and solvers.get(name, **options).static
 
 
 def check_solver(spec: str, benchmark: Benchmark) -> None:
-    build_solver(spec, benchmark, 0)
+    if is_conditioned(spec):
+        build_method(spec, benchmark, 0)
+    elif parse(spec)[0] == RAYS:
+        ray_solver(spec, benchmark)
+    else:
+        build_solver(spec, benchmark, 0)
 
 
 def check_optimizer(spec: str, solver: str) -> None:

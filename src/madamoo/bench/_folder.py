@@ -25,6 +25,7 @@ from ._files import (
 )
 
 ENDED = ("finished", "diverged")
+PART = "ray-"  # begins the name of a folder with a part of the run above it
 REQUIRED = ("config", "status", "metrics", "resumed_from", DIGEST)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ._config import Config
 from ._files import DIGEST, Damaged, parse_record, seal, write_bytes
-from ._folder import ENDED
+from ._folder import ENDED, PART
 from ._spec import canonical
 
 Record = dict[str, Any]
@@ -71,7 +71,7 @@ def _read(root: Path) -> Iterator[Record]:
         if path.suffix == ".jsonl" and path.name != NOT_OURS and path.is_file():
             yield from _read_lines(path)
     for path in files:
-        if path.name == "run.json" and path.is_file():
+        if path.name == "run.json" and not path.parent.name.startswith(PART) and path.is_file():
             record = _ended(path.read_bytes(), str(path))
             if record is not None:
                 yield record

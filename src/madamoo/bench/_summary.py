@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from ._benchmark import Metric
+from ._methods import metrics_of
 from ._registry import get
 from ._render import TITLES, Cell, Table, check_format, write_data, write_tables
 from ._table import interval, rows
@@ -53,9 +54,10 @@ def summarise(records: Sequence[Record], rate: str = "best") -> list[CellSummary
         problem = get(name)
         for row in rows(records, problem, name=name):
             if row["primary"] and row["rate"] == rate and row["adam"] is not None and row["madam"] is not None:
-                compare = partial(_gain, row, problem.primary)
+                metric = metrics_of(problem, row["solver"])[0]
+                compare = partial(_gain, row, metric)
                 control = None if row["marginal_is_madam"] or row["marginal"] is None else compare("marginal")
-                paper = row["paper"] and _relative(row["paper"]["madam"][0], row["paper"]["adam"][0], problem.primary)
+                paper = row["paper"] and metric.relative(row["paper"]["madam"][0], row["paper"]["adam"][0])
                 moved = _moved(records, name, row["solver"])
                 cells.append(
                     CellSummary(name, row["solver"], rate, len(row["seeds"]), compare("adam"), control, paper, moved)
@@ -65,17 +67,8 @@ def summarise(records: Sequence[Record], rate: str = "best") -> list[CellSummary
 
 def _gain(row: dict[str, Any], metric: Metric, baseline: str) -> Gain | None:
     mine, other = row["per_seed"]["madam"], row["per_seed"][baseline]
-    found: Any = interval([_relative(mine[seed], other[seed], metric) for seed in mine])
+    found: Any = interval([metric.relative(mine[seed], other[seed]) for seed in mine])
     return None if found is None else Gain(**found)
-
-
-def _relative(value: float, baseline: float, metric: Metric) -> float:
-    """Per cent of the error that is gone. The error of an accuracy in per cent is what it lacks."""
-    if metric.is_gain:
-        return value - baseline
-    if metric.higher_is_better:
-        value, baseline = 100.0 - value, 100.0 - baseline
-    return 100.0 * (1.0 - value / baseline)
 
 
 def _moved(records: Sequence[Record], benchmark: str, solver: str) -> float | None:

@@ -15,6 +15,7 @@ from typing import Any
 from . import _paper
 from ._benchmark import Benchmark, Metric
 from ._contenders import is_static
+from ._methods import metrics_of
 from ._spec import canonical
 
 Record = dict[str, Any]
@@ -66,17 +67,17 @@ def rows(
 
     found = []
     for solver in sorted(by_solver, key=_solver_order):
-        runs = by_solver[solver]
+        runs, metrics = by_solver[solver], metrics_of(benchmark, solver)
         rates = {
             "equal": dict.fromkeys(runs, lr if lr is not None else _common_rate(runs, own)),
-            "best": {optimizer: _best_rate(runs[optimizer], benchmark.primary) for optimizer in runs},
+            "best": {optimizer: _best_rate(runs[optimizer], metrics[0]) for optimizer in runs},
         }
-        for metric in benchmark.metrics:
+        for metric in metrics:
             for rate in RATES:
                 row = _row(runs, rates[rate], solver, metric, SPLITS[split])
                 if row is not None:
                     paper = _paper.figure(benchmark.name, solver, metric.name)
-                    found.append({**frame, **row, "primary": metric == benchmark.primary, "rate": rate, "paper": paper})
+                    found.append({**frame, **row, "primary": metric == metrics[0], "rate": rate, "paper": paper})
     return found
 
 

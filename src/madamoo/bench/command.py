@@ -1,4 +1,4 @@
-"""The commands of the lab: ``run``, ``sweep``, ``table``, ``summary``, ``ablation``, ``collect`` and ``data``."""
+"""The commands of the lab: ``run``, ``sweep``, ``table``, ``summary``, ``ablation``, ``front``, ``collect``, ...."""
 
 from __future__ import annotations
 
@@ -50,7 +50,11 @@ def plainly(command: F) -> F:
 @plainly
 def run(
     benchmark: Benchmark,
-    solver: Annotated[str, typer.Option(help="Name with options, as cagrad:c=0.4.")] = "ls",
+    solver: Annotated[str | None, typer.Option(help="Name with options, as cagrad:c=0.4; default: ls.")] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="Learn a whole front: pamal, palora, cosmos, phn, paretomtl, epo or ferero, with options."),
+    ] = None,
     optimizer: Annotated[str, typer.Option(help="adam, madam, marginal, mtadam or adatask, with options.")] = "madam",
     seed: int = 0,
     profile: Profile = "cpu",
@@ -66,14 +70,24 @@ def run(
 ) -> None:
     """Train once. Killed and started again, it goes on where it was; a finished run is not repeated."""
     from ._config import configure, problem_of
+    from ._methods import solver_of
     from ._progress import Progress, describe
     from .training import train
 
+    if method is not None and solver is not None:
+        raise ValueError("give a solver or a method, not both: a method brings its own solver")
     config = configure(
-        benchmark, solver=solver, optimizer=optimizer, seed=seed, profile=profile, lr=lr, epochs=epochs, batch=batch,
+        benchmark,
+        solver=solver_of(method) if method is not None else solver or "ls",
+        optimizer=optimizer,
+        seed=seed,
+        profile=profile,
+        lr=lr,
+        epochs=epochs,
+        batch=batch,
         model=model,
         schedule=schedule,
-    )  # fmt: skip
+    )
     folder = out or config.folder(Path("runs"))
     problem, size = problem_of(config)
     for line in describe(config, size, folder):
@@ -97,7 +111,10 @@ def run(
 def _result(problem: Any, record: dict[str, Any]) -> str:
     if record["status"] == "diverged":
         return "The run diverged: its validation loss is not finite."
-    metrics = ", ".join(f"{m.name} {record['metrics'][m.name]:.{m.digits}f}" for m in problem.metrics)
+    from ._methods import metrics_of
+
+    shown = metrics_of(problem, record["config"]["solver"])
+    metrics = ", ".join(f"{m.name} {record['metrics'][m.name]:.{m.digits}f}" for m in shown)
     return f"Test: {metrics}  ({record['cost']['seconds']:.0f} s of training, {record['steps']} steps)"
 
 
@@ -292,6 +309,25 @@ def ablation(
     _do(configs, results, engine, workers, threads, data_dir)
     found = ablation_rows(read_records(results), get(benchmark), configs)
     typer.echo(render_ablation(found, get(benchmark), format), nl=False)
+
+
+@plainly
+def front(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs that learned a front, or packed files.")],
+    out: Annotated[Path, typer.Option(help="A page (.html) or a picture (.svg, .png, .pdf).")] = Path("front.html"),
+    split: Annotated[str, typer.Option(help="test or validation.")] = "test",
+) -> None:
+    """Draw the fronts of several runs in one figure, with their hypervolumes."""
+    from madamoo.pareto import draw_fronts
+
+    from ._fronts import fronts_of
+    from ._records import read_records
+
+    found, reference, title = fronts_of(read_records(*runs), split)
+    draw_fronts(found, out, reference=reference, title=title)
+    for label, one in found.items():
+        typer.echo(f"{one.hypervolume(reference):.4f}  {label}")
+    typer.echo(f"Figure: {out}", err=True)
 
 
 @plainly

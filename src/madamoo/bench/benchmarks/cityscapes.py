@@ -28,7 +28,7 @@ class Cityscapes(Dense):
     objectives = ("segmentation", "depth")
     kinds = ("classification", "regression")
     metrics = (
-        Metric("delta_m", True, is_gain=True),
+        Metric("delta_m", True, gain="points"),
         Metric("miou", True),
         Metric("pix_acc", True),
         Metric("abs_err", False, 4),

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._benchmark import Benchmark, Data, Metric, Profile, Split, Tally
+from .._benchmark import Benchmark, Data, FrontSpec, Metric, Profile, Split, Tally
 from .._data import cached
 
 DIGIT, CANVAS, SHIFT = 28, 36, 6
@@ -34,6 +34,13 @@ class TwoDigits(Benchmark):
     objectives = ("left", "right")
     kinds = ("classification", "classification")
     metrics = (Metric("avg_acc", True), Metric("left_acc", True), Metric("right_acc", True))
+    front = FrontSpec(
+        metrics=("left_acc", "right_acc"),
+        units=(100.0, 100.0),
+        reference=(0.0, 0.0),
+        rays=11,
+        methods={"pamal": {"count": 4}, "palora": {"rank": 1, "sampler": "deterministic", "count": 3}},
+    )
 
     def shape(self, data: Data) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return tuple(data.train.inputs.shape[1:]), (10, 10)

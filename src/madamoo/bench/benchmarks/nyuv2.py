@@ -42,7 +42,7 @@ class NYUv2(Dense):
     objectives = ("segmentation", "depth", "normals")
     kinds = ("classification", "regression", "regression")
     metrics = (
-        Metric("delta_m", True, is_gain=True),
+        Metric("delta_m", True, gain="points"),
         Metric("miou", True),
         Metric("pix_acc", True),
         Metric("abs_err", False, 4),

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from .._benchmark import Data, Metric, Profile, Split, Tally
+from .._benchmark import Data, FrontSpec, Metric, Profile, Split, Tally
 from .._data import shuffled
 from ._regression import Regression, squared_errors
 
@@ -24,6 +24,13 @@ class Sarcos(Regression):
     objectives = tuple(f"t{k + 1}" for k in range(TORQUES))
     kinds = ("regression",) * TORQUES
     metrics = (Metric("avg_err", False), *(Metric(f"t{k + 1}", False) for k in range(TORQUES)))
+    front = FrontSpec(
+        metrics=objectives,
+        units=(100.0,) * TORQUES,
+        reference=(1.0, 5.0, 1.0, 1.0, 10.0, 10.0, 1.0),
+        rays=TORQUES + 1,
+        methods={"pamal": {"count": 2, "penalty": 5.0}, "palora": {"rank": 4, "sampler": "annealed", "count": 2}},
+    )
     profiles = {
         "paper": Profile(epochs=100, batch=512, lr=1e-4, model="mlp:depth=3:width=256", threads=1),
         "cpu": Profile(

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._benchmark import Benchmark, Data, Metric, Profile, Split, Tally
+from .._benchmark import Benchmark, Data, FrontSpec, Metric, Profile, Split, Tally
 from .._data import cached, shuffled
 from ._relative import delta_m
 
@@ -36,10 +36,20 @@ class UTKFace(Benchmark):
     objectives = ("age", "gender", "race")
     kinds = ("regression", "classification", "classification")
     metrics = (
-        Metric("delta_m", True, is_gain=True),
+        Metric("delta_m", True, gain="points"),
         Metric("age_mae", False),
         Metric("gender_acc", True),
         Metric("race_acc", True),
+    )
+    front = FrontSpec(
+        metrics=("age_mae", "gender_acc", "race_acc"),
+        units=(OLDEST, 100.0, 100.0),
+        reference=(0.5, 0.0, 0.0),
+        rays=66,
+        methods={
+            "pamal": {"count": 3, "penalty": 1.0, "concentration": 2.0, "normalise": True},
+            "palora": {"rank": 4, "sampler": "annealed", "concentration": 2.0, "count": 2},
+        },
     )
     profiles: Mapping[str, Profile] = {
         "paper": Profile(epochs=100, batch=256, lr=1e-3, model="resnet:width=64"),

@@ -1,0 +1,143 @@
+"""Runs that end in a front: one model for all preferences, or one model a ray."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from madamoo.pareto import Conditioned, Front, merge, monotonicity
+from madamoo.solvers import Solver
+
+from ._benchmark import Benchmark, Data, Split
+from ._config import Config, problem_of
+from ._folder import ENDED, PART, RunFolder
+from ._methods import build_method, each_ray, front_of, ray_solver, rays_of
+from ._registry import build_model
+from ._training import Training
+
+
+def make_front(benchmark: Benchmark, results: Sequence[dict[str, float]]) -> Front:
+    """The front of the metrics on each ray, in the units in which it is measured."""
+    spec = front_of(benchmark)
+    better = {metric.name: metric.higher_is_better for metric in benchmark.metrics}
+    points = [[row[name] / unit for name, unit in zip(spec.metrics, spec.units, strict=True)] for row in results]
+    return Front(rays_of(benchmark), points, [better[name] for name in spec.metrics], spec.metrics)
+
+
+def front_metrics(benchmark: Benchmark, results: Sequence[dict[str, float]]) -> dict[str, float]:
+    """What is reported of a front; ``best_primary`` is the benchmark's own first metric on the ray where it is best."""
+    front = make_front(benchmark, results)
+    primary = benchmark.primary
+    values = [row[primary.name] for row in results]
+    return {
+        "hypervolume": front.hypervolume(front_of(benchmark).reference),
+        "monotonicity": float(monotonicity(front.points, front.preferences, front.maximise).mean()),
+        f"best_{primary.name}": max(values) if primary.higher_is_better else min(values),
+    }
+
+
+class FrontTraining(Training):
+    """One model for all preferences. While it trains it is judged at equal preference, in the end on all rays."""
+
+    model: Conditioned
+
+    def build_model(self, data: Data) -> nn.Module:
+        self.method = build_method(self.config.solver, self.benchmark, self.config.seed)
+        count = len(self.benchmark.objectives)
+        self.equal = torch.full((count,), 1.0 / count)
+        return self.method.make(build_model(self.config.model, *self.benchmark.shape(data)))
+
+    def build_solver(self) -> Solver:
+        return self.method.solver
+
+    def parameter_groups(self) -> Any:
+        return self.method.parameter_groups(self.model, self.config.lr)
+
+    def losses(self, batch: Split) -> tuple[list[Tensor], Tensor | None]:
+        rays = self.method.sampler(self.step / (self.config.epochs * self.steps_per_epoch))
+        each = [self.benchmark.losses(self.model(batch.inputs, preference=ray), batch.targets) for ray in rays]
+        return merge(each, rays, penalty=self.method.penalty)
+
+    def evaluate(self, split: Split) -> tuple[dict[str, float], list[float]]:
+        with self.model.at(self.equal):
+            return super().evaluate(split)
+
+    def result(self, validation: dict[str, float]) -> dict[str, Any]:
+        measured = {name: self._on_rays(split) for name, split in (("validation", self.data.validation),
+                                                                   ("test", self.data.test))}  # fmt: skip
+        return {
+            "metrics": front_metrics(self.benchmark, measured["test"]),
+            "validation": front_metrics(self.benchmark, measured["validation"]),
+            "front": {name: make_front(self.benchmark, rows).to_dict() for name, rows in measured.items()},
+        }
+
+    def _on_rays(self, split: Split) -> list[dict[str, float]]:
+        results = []
+        for ray in rays_of(self.benchmark):
+            with self.model.at(ray):
+                results.append(super().evaluate(split)[0])
+        return results
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "sampler": self.method.sampler.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.method.sampler.load_state_dict(state["sampler"])
+
+
+class RayTraining(Training):
+    """One model for one preference."""
+
+    def build_solver(self) -> Solver:
+        solver, self.ray = ray_solver(self.config.solver, self.benchmark)
+        return solver
+
+    def losses(self, batch: Split) -> tuple[list[Tensor], Tensor | None]:
+        return super().losses(batch)[0], self.ray
+
+
+def train_rays(config: Config, folder: Path, train: Callable[[Config, Path], dict[str, Any]]) -> dict[str, Any]:
+    """A training a ray, each in a folder of its own below this one, and the record of the front they make."""
+    files = RunFolder(folder)
+    with files.locked():
+        record = files.read(config)
+        if record is not None and record["status"] in ENDED:
+            return record
+        benchmark, _ = problem_of(config)
+        parts = [
+            train(replace(config, solver=spec), folder / f"{PART}{k}")
+            for k, spec in enumerate(each_ray(config.solver, benchmark))
+        ]
+        record = {**parts[0], "config": asdict(config)}
+        record |= _together(benchmark, parts)
+        files.write(record)
+        return record
+
+
+def _together(benchmark: Benchmark, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    diverged = any(part["status"] == "diverged" for part in parts)
+    splits = {} if diverged else {"validation": "validation", "test": "metrics"}
+    rows = {name: [part[key] for part in parts] for name, key in splits.items()}
+    costs = [part["cost"] for part in parts]
+    return {
+        "status": "diverged" if diverged else "finished",
+        "metrics": None if diverged else front_metrics(benchmark, rows["test"]),
+        "validation": None if diverged else front_metrics(benchmark, rows["validation"]),
+        "validation_loss": None,
+        "front": {name: make_front(benchmark, found).to_dict() for name, found in rows.items()},
+        "steps": sum(part["steps"] for part in parts),
+        "refused_steps": sum(part["refused_steps"] for part in parts),
+        "cost": {
+            "seconds": sum(cost["seconds"] for cost in costs),
+            "seconds_per_step": sum(cost["seconds"] for cost in costs) / sum(part["steps"] for part in parts),
+            "peak_memory_bytes": max(cost["peak_memory_bytes"] for cost in costs),
+            "state_bytes": max(cost["state_bytes"] for cost in costs),
+            "curve": [],
+        },
+    }
