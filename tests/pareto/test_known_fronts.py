@@ -26,6 +26,7 @@ CONDITIONED = {
     "cosmos": lambda p: COSMOS(p.network(1), p.n_objectives),
     "phn": lambda p: PHN(p.network(1, hidden=8), p.n_objectives, hidden=16),
 }
+REGIONS = [[0.9, 0.1], [0.6, 0.4], [0.5, 0.5], [0.4, 0.6], [0.1, 0.9]]  # of Pareto MTL
 SPAN = {"tilted": 9.0, "convex": 4.0, "three": 3.0}  # how far the largest loss goes along the front, about
 
 
@@ -74,9 +75,7 @@ def test_one_training_a_ray_finds_points_that_no_weighted_sum_has(solver, metric
     problem, found = ConcaveFront(), []
     for a in ([0.6, 0.4], [0.5, 0.5], [0.4, 0.6]):
         point = problem.point(start=[0.3, -0.2])
-        options = (
-            {"rays": [[0.9, 0.1], [0.6, 0.4], [0.5, 0.5], [0.4, 0.6], [0.1, 0.9]]} if solver == "paretomtl" else {}
-        )
+        options = {"rays": REGIONS} if solver == "paretomtl" else {}
         inner = torch.optim.AdamW(point.parameters(), lr=2e-2, weight_decay=0.0)
         chosen = None if metric is None else PreferenceMetric(rampup=20)
         opt = MultiObjective(inner, solvers.get(solver, **options), chosen)

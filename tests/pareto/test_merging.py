@@ -84,12 +84,12 @@ def test_penalty_is_added_to_the_total_while_it_is_smaller():
     rays = [[0.9, 0.1], [0.1, 0.9]]  # objective 0 is out of order by 0.5
     rest = [torch.tensor(1.0), torch.tensor(0.5)]
     losses, weights = merge([[a, rest[0]], [b, rest[1]]], rays, penalty=2.0)
-    total = float(weights[0] * losses[0])
+    total = (weights[0] * losses[0]).item()
     assert total == pytest.approx(0.9 * 3.0 + 0.1 * 2.5 + 2.0 * 0.5)
     (slope,) = torch.autograd.grad(weights[0] * losses[0], [a])
     assert float(slope) == pytest.approx(0.9 + 2.0)
     losses, weights = merge([[a, rest[0]], [b, rest[1]]], rays, penalty=100.0)  # larger than the loss itself
-    assert float(weights[0] * losses[0]) == pytest.approx(0.9 * 3.0 + 0.1 * 2.5)
+    assert (weights[0] * losses[0]).item() == pytest.approx(0.9 * 3.0 + 0.1 * 2.5)
 
 
 @pytest.mark.parametrize(
