@@ -18,10 +18,13 @@ METRICS = {
 }
 
 
+FRONTS = ("pamal", "palora")
+
+
 @pytest.mark.parametrize("benchmark", METRICS)
 def test_every_solver_and_metric_has_its_pair(benchmark):
     known = _paper._figures()[benchmark]
-    assert tuple(known) == SOLVERS
+    assert tuple(name for name in known if name not in FRONTS) == SOLVERS
     deviations = benchmark not in ("cityscapes", "nyuv2")
     for solver in SOLVERS:
         assert tuple(known[solver]) == METRICS[benchmark]
@@ -49,6 +52,10 @@ def test_every_solver_and_metric_has_its_pair(benchmark):
         ("nyuv2", "ls", "miou", [36.33, None], [37.56, None]),
         ("nyuv2", "uw", "angle_mean", [28.22, None], [28.29, None]),
         ("nyuv2", "cagrad", "within_30", [67.96, None], [68.39, None]),
+        ("multimnist", "pamal", "hypervolume", [0.8869, 0.006], [0.9086, 0.005]),
+        ("multimnist", "palora", "hypervolume", [0.9016, 0.0045], [0.9177, 0.0024]),
+        ("sarcos", "pamal", "hypervolume", [378.2864, 9.2692], [394.5543, 4.1958]),
+        ("sarcos", "palora", "hypervolume", [431.205, 8.4737], [442.1679, 3.406]),
     ],
 )
 def test_figures_read_by_eye(benchmark, solver, metric, adam, madam):

@@ -328,6 +328,15 @@ def test_derivatives(method):
 
 
 @methods
+def test_parameter_groups_are_what_is_trained(method):
+    model = make(method, "mlp")
+    groups = model.parameter_groups(lr=0.5)
+    found = [p for group in groups for p in group["params"]]
+    assert len(found) == len(set(found)) and set(found) == {p for p in model.parameters() if p.requires_grad}
+    assert [group["lr"] for group in groups] == ([0.5, 1.0] if method == "palora" else [0.5])
+
+
+@methods
 def test_several_backward_passes(method):
     model, x = make(method, "mlp"), batch("mlp")
     params = [p for p in model.parameters() if p.requires_grad]

@@ -9,6 +9,7 @@ from typing import Any
 from . import _paper
 from ._benchmark import Benchmark
 from ._config import Config
+from ._records import identity
 from ._render import Cell, Table, check_format, rate_text, spread, write_data, write_tables
 from ._spec import canonical
 from ._table import COMPARED, rows
@@ -51,8 +52,8 @@ def ablation_rows(
 
     Of several learning rates, each variant's own best on validation data counts.
     """
-    wanted = [asdict(config) for config in configs]
-    mine = [record for record in records if record["config"] in wanted]
+    wanted = {identity(asdict(config)) for config in configs}
+    mine = [record for record in records if identity(record["config"]) in wanted]
     own = configs[0].benchmark if configs else None  # the path, for a user's own file
     best = [row for row in rows(mine, benchmark, name=own) if row["rate"] == "best"]
     paper = _paper.ablation(benchmark.name) or {}

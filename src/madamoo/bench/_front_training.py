@@ -56,7 +56,7 @@ class FrontTraining(Training):
         return self.method.solver
 
     def parameter_groups(self) -> Any:
-        return self.method.parameter_groups(self.model, self.config.lr)
+        return self.model.parameter_groups(self.config.lr)
 
     def losses(self, batch: Split) -> tuple[list[Tensor], Tensor | None]:
         rays = self.method.sampler(self.step / (self.config.epochs * self.steps_per_epoch))

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from madamoo import solvers
-from madamoo.pareto import COSMOS, PHN, AnnealedDirichlet, Conditioned, DeterministicAnnealing, Dirichlet, PaLoRA, PaMaL
+from madamoo.pareto import COSMOS, PHN, AnnealedDirichlet, DeterministicAnnealing, Dirichlet, PaLoRA, PaMaL
 from madamoo.pareto import rays as make_rays
 from madamoo.solvers import Solver
 
@@ -38,11 +38,6 @@ class Method:
     sampler: Any
     solver: Solver
     penalty: float
-
-    def parameter_groups(self, model: Conditioned, lr: float) -> list[dict[str, Any]]:
-        if isinstance(model, PaLoRA):
-            return model.parameter_groups(lr)
-        return [{"params": [p for p in model.parameters() if p.requires_grad], "lr": lr}]
 
 
 def is_method(spec: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -112,23 +112,22 @@ def _check(record: Record) -> None:
     for name in ("benchmark", "solver", "optimizer"):
         if not isinstance(config[name], str):
             raise Damaged(f"its {name} is {config[name]!r}, not a name")
-    _identity(record)
+    identity(config)
 
 
 def _unique(records: Iterable[Record]) -> list[Record]:
-    return list({_identity(record): record for record in records}.values())
+    return list({identity(record["config"]): record for record in records}.values())
 
 
-def _identity(record: Record) -> str:
+def identity(config: Mapping[str, Any]) -> str:
     """Equal for equal configurations, however their specs were written; raises ValueError if they are no specs."""
-    config = record["config"]
     specs = {key: canonical(config[key]) for key in ("solver", "optimizer")}
     return json.dumps({**config, **specs}, sort_keys=True)
 
 
 def _order(record: Record) -> tuple[Any, ...]:
     config = record["config"]
-    return (*(config[key] for key in ("profile", "solver", "optimizer", "lr", "seed")), _identity(record))
+    return (*(config[key] for key in ("profile", "solver", "optimizer", "lr", "seed")), identity(config))
 
 
 def _thinned(record: Record) -> Record:

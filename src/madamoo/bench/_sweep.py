@@ -17,7 +17,7 @@ from typing import Any
 from ._config import Config, configure
 from ._contenders import ALONE, is_static
 from ._folder import Busy, RunFolder
-from ._records import read_records
+from ._records import identity, read_records
 from ._spec import canonical, parse
 from .training import train
 from .workers import cores, workers
@@ -67,8 +67,8 @@ class Plan:
 def plan(configs: Sequence[Config], root: Path) -> Plan:
     """What of the grid is not among the records below ``root``."""
     records = read_records(root) if root.exists() else []
-    done = [record["config"] for record in records]
-    missing = [config for config in configs if asdict(config) not in done]
+    done = {identity(record["config"]) for record in records}
+    missing = [config for config in configs if identity(asdict(config)) not in done]
     return Plan(missing, len(configs) - len(missing), _expected(missing, records))
 
 

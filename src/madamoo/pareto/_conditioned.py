@@ -130,6 +130,10 @@ class Conditioned(nn.Module):
         with self.active.at(preference):
             yield
 
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        """What is trained, as groups for an optimizer, with the rates that the method wants at ``lr``."""
+        return [{"params": [p for p in self.parameters() if p.requires_grad], "lr": lr}]
+
     def export(self, preference: Vector) -> nn.Module:
         """The network for one preference: a plain module of the user's class that shares nothing with this one."""
         with torch.inference_mode(False), torch.enable_grad():

@@ -1,0 +1,98 @@
+"""Several preferences in one step: one sample of the averages for all of them together, or one for each ray?
+
+``pareto.merge`` makes of W rays one row an objective, and the metric sees one sample a step. The other way is ray by
+ray: update the averages with each ray's gradients (decay beta^(1/W), so that a step forgets as much), divide each ray's
+direction by the root of its own curvature, and add up. This trains both, and Adam, on the same seeds and prints the
+hypervolumes::
+
+    python benchmarks/several_rays.py digits pamal palora --seeds 0,1,2
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import torch
+
+from madamoo import PreferenceMetric
+from madamoo.bench import configure, get
+from madamoo.bench._data import data_root
+from madamoo.bench._front_training import FrontTraining
+from madamoo.direction import Direction
+from madamoo.metric import Measurement
+
+BETA = 0.999
+
+
+class RayByRay(FrontTraining):
+    """The same training, but for how the rays of a step meet the metric; the inner optimizer is AdamW all the same."""
+
+    def prepare(self) -> None:
+        self.metric = PreferenceMetric("full")
+        groups = [{"params": group["params"], "lr": group["lr"]} for group in self.optimizer.param_groups]
+        self.optimizer = torch.optim.AdamW(groups, weight_decay=0.0)
+        self.params = [p for group in groups for p in group["params"]]
+
+    def advance(self) -> bool:
+        position = self.step % self.steps_per_epoch
+        if position == 0:
+            self.order = torch.randperm(len(self.data.train), generator=self.generator)
+        index = self.order[position * self.batch : (position + 1) * self.batch]
+        batch = self.benchmark.prepare(self.data.train[index], self.generator)
+        rays = self.method.sampler(self.step / (self.config.epochs * self.steps_per_epoch))
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * self.schedule(self.step)
+        whitened = [torch.zeros_like(p) for p in self.params]
+        for ray in rays:
+            losses = self.benchmark.losses(self.model(batch.inputs, preference=ray), batch.targets)
+            each = [torch.autograd.grad(loss, self.params, retain_graph=True, allow_unused=True) for loss in losses]
+            for k, param in enumerate(self.params):
+                keys = tuple(i for i, row in enumerate(each) if row[k] is not None)
+                rows = torch.stack([each[i][k] for i in keys])
+                d = torch.einsum("i,i...->...", ray[list(keys)], rows)
+                x = Direction(param, d, tuple(ray.tolist()), keys, rows, complete=True)
+                whitened[k] += self.metric.precondition(x, BETA ** (1 / len(rays)), Measurement("full", True))
+                self.metric.update(x, BETA ** (1 / len(rays)), Measurement("full", True))
+        self.metric.steps += 1
+        for param, value in zip(self.params, whitened, strict=True):
+            param.grad = value
+        self.optimizer.step()
+        self.step += 1
+        if self.step % self.steps_per_epoch:
+            return False
+        self._end_epoch()
+        return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("benchmark")
+    parser.add_argument("methods", nargs="+")
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--lr", type=float, default=None)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    problem = get(given.benchmark)
+    profile = problem.profiles["cpu"]
+    print("method   seed  way         hypervolume, test  validation  seconds")
+    for method in given.methods:
+        for seed in map(int, given.seeds.split(",")):
+            data = problem.load(data_root(None), profile, seed)
+            for way, kind in (("Adam", FrontTraining), ("merged", FrontTraining), ("ray by ray", RayByRay)):
+                optimizer = "adam" if way == "Adam" else "madam"
+                config = configure(given.benchmark, solver=method, optimizer=optimizer, lr=given.lr, seed=seed)
+                training = kind(config, problem, profile, data, torch.device("cpu"))
+                if isinstance(training, RayByRay):
+                    training.prepare()
+                begin = time.perf_counter()
+                while not training.ended:
+                    training.advance()
+                assert training.best is not None
+                test, validation = (training.best[key]["hypervolume"] for key in ("metrics", "validation"))
+                seconds = time.perf_counter() - begin
+                print(f"{method:8} {seed:4}  {way:10}  {test:17.4f}  {validation:10.4f}  {seconds:7.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
