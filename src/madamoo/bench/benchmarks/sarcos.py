@@ -29,7 +29,7 @@ class Sarcos(Regression):
         units=(100.0,) * TORQUES,
         reference=(1.0, 5.0, 1.0, 1.0, 10.0, 10.0, 1.0),
         rays=TORQUES + 1,
-        methods={"pamal": {"count": 2, "penalty": 5.0}, "palora": {"rank": 4, "sampler": "annealed", "count": 2}},
+        methods={"pamal": {"count": 2}, "palora": {"rank": 4, "sampler": "annealed", "count": 2}},
     )
     profiles = {
         "paper": Profile(epochs=100, batch=512, lr=1e-4, model="mlp:depth=3:width=256", threads=1),

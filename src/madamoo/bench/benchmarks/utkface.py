@@ -47,7 +47,7 @@ class UTKFace(Benchmark):
         reference=(0.5, 0.0, 0.0),
         rays=66,
         methods={
-            "pamal": {"count": 3, "penalty": 1.0, "concentration": 2.0, "normalise": True},
+            "pamal": {"count": 3, "concentration": 2.0, "normalise": True},
             "palora": {"rank": 4, "sampler": "annealed", "concentration": 2.0, "count": 2},
         },
     )
