@@ -34,6 +34,7 @@ def build_app() -> "typer.Typer":
 
     from .bench import command as bench
     from .demo.command import demo
+    from .figures.command import figures
 
     def show_version(wanted: bool) -> None:
         if wanted:
@@ -56,7 +57,7 @@ def build_app() -> "typer.Typer":
         """Metric-aware multi-objective training for PyTorch."""
 
     lab = (bench.run, bench.sweep, bench.table, bench.summary, bench.ablation, bench.front, bench.collect, bench.data)
-    for command in (demo, *lab):
+    for command in (demo, *lab, figures):
         app.command()(command)
     return app
 

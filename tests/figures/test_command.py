@@ -1,0 +1,227 @@
+"""The command, what it wrote into ``results/figures``, and the tables of the documentation made from that."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+import toy_benchmark
+from madamoo import cli
+from madamoo.bench import configure
+from madamoo.bench.training import train
+from madamoo.demo.contenders import ADAM, CONTROL, MADAM
+from madamoo.figures.claims import HIGHER, STALLS
+from madamoo.figures.command import FIGURES
+from madamoo.figures.experiments import ADAM_STILL, ADAMS, CONDITIONED, EUCLIDEAN, EXACT, EXECUTED, NOISE
+from madamoo.figures.fronts import TO_RUN
+from madamoo.figures.tables import summary, tables
+from madamoo.pareto import Front
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ROOT / "results" / "figures"
+FRONT = """
+from madamoo.bench import FrontSpec
+
+Toy.front = FrontSpec(metrics=("error", "right"), units=(10.0, 1.0), reference=(1.0, 0.0), rays=3, methods={})
+"""
+
+
+def call(*arguments):
+    return CliRunner().invoke(cli.build_app(), ["figures", *map(str, arguments)])
+
+
+def strict(text):
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+@pytest.fixture(scope="module")
+def kept():
+    return strict((KEPT / "numbers.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The whole command, as it is: half a minute on a core. One test only uses it, so that it is not run twice."""
+    out = tmp_path_factory.mktemp("figures") / "deep" / "out"
+    return out, call("--out", out)
+
+
+def test_the_command_gives_what_is_kept(finished, kept):
+    out, result = finished
+    assert result.exit_code == 0, result.output
+    names = {"mismatch", "phases", "trajectories"}
+    assert {p.name for p in out.iterdir()} == {"numbers.json", "figures.md", *(f"{name}.svg" for name in names)}
+    for name in names:
+        ElementTree.parse(out / f"{name}.svg")
+        assert f"![{name}]({name}.svg)" in (out / "figures.md").read_text(encoding="utf-8")
+    assert TO_RUN[0] in result.output  # there were no fronts, and it says how to make some
+    numbers = strict((out / "numbers.json").read_text(encoding="utf-8"))
+    assert set(numbers) == names
+    same(numbers, {name: kept[name] for name in names})
+
+
+def same(found, expected, where="numbers"):
+    """Equal but for what rounding may do: a per cent, and one case in a hundred of those that are counted."""
+    if isinstance(expected, dict):
+        assert set(found) == set(expected), where
+        for key in expected:
+            same(found[key], expected[key], f"{where}, {key}")
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), where
+        for k, entry in enumerate(expected):
+            same(found[k], entry, f"{where}[{k}]")
+    elif isinstance(expected, int):
+        assert abs(found - expected) <= max(1, expected // 100), where
+    else:
+        assert found == pytest.approx(expected, rel=0.02, abs=1e-7), where
+
+
+def test_every_number_in_the_documentation_is_the_kept_one(kept):
+    text = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
+    assert "madamoo figures --out results/figures" in text
+    assert summary(kept) in text
+    for name in ("mismatch", "phases", "trajectories"):
+        assert tables(name, kept[name]) in text
+        assert f"../results/figures/{name}.svg" in text
+
+
+def test_what_the_documentation_says_of_the_numbers(kept):
+    """Every sentence there that is a finding: if one of these fails, the page has to be written anew."""
+    mismatch, phases, trajectories = kept["mismatch"], kept["phases"], kept["trajectories"]
+    # Without noise and with equal noise Adam does not stall where MAdam goes on; with unequal noise it does, at a rate.
+    assert [mismatch["shares"][noise][STALLS][0] for noise in NOISE] == [0, 0, 1]
+    uneven = mismatch["distances"]["unequal"]
+    assert uneven[ADAM][-1] > 3 * uneven[MADAM][-1] and uneven[CONTROL][-1] > 3 * uneven[MADAM][-1]
+    # Just after the switch it is Adam that moves faster.
+    silent = mismatch["distances"]["none"]
+    assert silent[ADAM][0] - silent[ADAM][1] > silent[MADAM][0] - silent[MADAM][1]
+    for noise in ("none", "equal"):
+        assert all(d > 2 * v and d > C > v for d, v, C in mismatch["moments"][noise].values())
+    d, v, C = mismatch["moments"]["unequal"]["B"]
+    assert v > 3 * d > 2 * C
+    # The run in the figure shows the flip and its removal; over all runs MAdam flips more than Adam.
+    signs, flipped = mismatch["signs"], mismatch["census"]["flipped steps"]
+    assert signs[EUCLIDEAN]["raised"] == signs[CONDITIONED]["raised"] == signs[EXECUTED]["raised"] == [0.0, 0.0]
+    assert signs[ADAMS]["raised"] == [0.5, 0.0] and signs[ADAMS]["lowest"][0] < -0.15
+    assert flipped[ADAMS] < flipped[EXECUTED] < flipped[CONDITIONED] < 2 * flipped[ADAMS]
+    never, runs = mismatch["census"]["runs in which the Euclidean effect is never negative"]
+    assert never / runs < 0.25
+    # No setting has Adam's gap orders of magnitude higher; momentum makes more of a difference than any metric.
+    assert [phases["shares"][noise][HIGHER][0] for noise in NOISE] == [0, 0, 0]
+    best = phases["best rates"]["none"]
+    assert abs(best[MADAM]["mean"] / best[ADAM]["mean"] - 1) < 0.05
+    assert best[ADAM_STILL]["mean"] < best[ADAM]["mean"] / 5
+    # At each one's best rate MAdam is ahead with unequal noise, and behind with equal noise.
+    best = phases["best rates"]
+    for other in (ADAM, CONTROL):
+        assert best["unequal"][MADAM]["mean"] < 0.85 * best["unequal"][other]["mean"]
+        assert best["equal"][MADAM]["mean"] > 1.1 * best["equal"][other]["mean"]
+    assert min(best["unequal"], key=lambda variant: best["unequal"][variant]["mean"]) == EXACT
+    assert best["none"][ADAM_STILL]["mean"] < best["none"][EXACT]["mean"] < best["none"][ADAM]["mean"]
+    # Under fixed preferences MAdam is nearer, except at the highest rates.
+    held, panels = trajectories["MAdam is nearer"]
+    assert held / panels > 0.8
+    assert trajectories["path difference"] < 0.03
+    assert trajectories["best rate"][MADAM]["distance"] > trajectories["best rate"][ADAM]["distance"]
+    by_rate = [*trajectories["MAdam is nearer, by rate"].values()]
+    assert all(a == b for a, b in by_rate[:4]) and by_rate[-1][0] < by_rate[-1][1] / 2
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Runs of the toy benchmark: two methods, two optimizers, two seeds; and a method that the paper does not show."""
+    file = tmp_path / "own.py"
+    file.write_text(Path(toy_benchmark.__file__).read_text() + FRONT)
+    folder = tmp_path / "runs"
+    for solver, optimizer, seed in [
+        *((s, o, k) for s in ("palora:rank=1", "pamal") for o in ("adam", "madam") for k in (0, 1)),
+        ("cosmosnet", "adam", 0),
+    ]:
+        config = configure(str(file), solver=solver, optimizer=optimizer, seed=seed, epochs=1)
+        train(config, config.folder(folder))
+    return folder
+
+
+def test_fronts_are_means_over_the_seeds_of_each_optimizer(runs, tmp_path):
+    out = tmp_path / "out"
+    result = call("--out", out, "--only", "fronts", "--fronts", runs)
+    assert result.exit_code == 0, result.output
+    names = ["fronts-own-palora-rank-1", "fronts-own-pamal"]
+    numbers = strict((out / "numbers.json").read_text(encoding="utf-8"))
+    assert list(numbers) == ["fronts"] and sorted(numbers["fronts"]) == names
+    records = [json.loads(p.read_text()) for p in runs.rglob("run.json")]
+    for name, solver in zip(names, ("palora:rank=1", "pamal"), strict=True):
+        text = "".join(ElementTree.parse(out / f"{name}.svg").getroot().itertext())
+        assert numbers["fronts"][name]["seeds"] == [0, 1] and CONTROL not in numbers["fronts"][name]
+        for label, optimizer in ((ADAM, "adam"), (MADAM, "madam")):
+            fronts = [
+                Front.from_dict(r["front"]["test"])
+                for r in records
+                if (r["config"]["solver"], r["config"]["optimizer"]) == (solver, optimizer)
+            ]
+            volumes = [front.hypervolume((1.0, 0.0)) for front in fronts]
+            assert numbers["fronts"][name][label]["hypervolume"] == pytest.approx(sum(volumes) / 2, rel=1e-3)
+            mean = Front(fronts[0].preferences, (fronts[0].points + fronts[1].points) / 2, fronts[0].maximise)
+            assert f"{label} (HV {mean.hypervolume((1.0, 0.0)):.4g})" in text
+    assert "MAdam raises the hypervolume (fronts-own-pamal)" in result.output
+
+
+def test_without_fronts_it_says_what_to_run(tmp_path):
+    (tmp_path / "runs").mkdir()
+    for more in ([], ["--fronts", tmp_path / "runs"]):
+        result = call("--out", tmp_path / "out", "--only", "fronts", *more)
+        assert result.exit_code == 0
+        assert "No fronts" in result.output and all(line in result.output for line in TO_RUN)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--only", "phases,front"], "there is no figure 'front'"),
+        (["--format", "gif"], "must be one of svg, png, pdf"),
+        (["--fronts", "nowhere"], "there is no folder nowhere"),
+    ],
+)
+def test_wrong_options_are_told_before_the_work(arguments, message, tmp_path):
+    result = call("--out", tmp_path / "out", *arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.replace("│", " ").split()) and arguments[0] in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_out_that_is_a_file_is_refused(tmp_path):
+    file = tmp_path / "taken"
+    file.write_text("mine")
+    for out in (file, file / "below"):
+        result = call("--out", out, "--only", "fronts")
+        assert result.exit_code == 2
+        assert "--out" in result.output and "Traceback" not in result.output
+    assert file.read_text() == "mine"
+
+
+def test_figures_made_one_by_one_share_a_page(tmp_path, monkeypatch, kept):
+    """Numbers of other figures in the same folder stay; a figure that is made again replaces its own."""
+    import madamoo.figures.command as command
+
+    def pretend(wanted):
+        from matplotlib.figure import Figure
+
+        for name in wanted:
+            if name != "fronts":
+                yield name, Figure(), kept[name]
+
+    monkeypatch.setattr(command, "_toy_figures", pretend)
+    for foreign in ("not JSON", "[1]", '{"mismatch": {"of": "another version"}, "more": 1}'):
+        (tmp_path / "numbers.json").write_text(foreign)
+        assert call("--out", tmp_path, "--only", "phases").exit_code == 0
+        assert strict((tmp_path / "numbers.json").read_text(encoding="utf-8")) == {"phases": kept["phases"]}
+    for names in ("trajectories,mismatch", "phases"):
+        assert call("--out", tmp_path, "--only", names).exit_code == 0
+    assert list(strict((tmp_path / "numbers.json").read_text(encoding="utf-8"))) == list(FIGURES[:3])
+    assert (tmp_path / "figures.md").read_text(encoding="utf-8").count("![") == 3
