@@ -60,6 +60,7 @@ def advance(
     retain_graph: bool,
 ) -> Pending:
     """The pending step with one more batch in it; ``before`` and the run stay as they are."""
+    opt.run.tell("begin", before)
     values = batch.values if before is None else _sum_present(before.values, batch.values)
     measurement = _measure(opt, batch) if before is None else before.measurement
     opaque = opt.run.opaque
@@ -74,10 +75,12 @@ def advance(
         if before is not None and not _keeps_every_row(opt, measurement):
             _check_same_weights(opt, before, after)
     passes = _passes(opt, batch, after)
+    opt.run.tell("passes", batch, params, passes, scale)
     rows = compute_rows(batch, params, passes, scale=scale, retain_graph=retain_graph)
     _check_reach(batch, rows, passes)
     after.rows = rows if before is None else [add_rows(a, b) for a, b in zip(before.rows, rows, strict=True)]
 
+    opt.run.tell("room", "gradients")
     limit = _limit(opt, params)
     largest = largest_entry(after.rows, limit)
     if largest <= limit:
@@ -86,6 +89,7 @@ def advance(
             everywhere = opt.solver.family == "preference"  # its weights hold for heads too, so heads count
             weighed = [r for p, r in zip(params, after.rows, strict=True) if everywhere or _is_shared(opt, p, after)]
             gram = gram_matrix(weighed, len(values))
+            opt.run.tell("room", "gradients")
             _solve(opt, after, gram)
             sizes = gram.diagonal().clamp_min(0).sqrt()
         else:
@@ -122,6 +126,7 @@ def _solve(opt: MultiObjective, after: Pending, gram: Tensor | None) -> None:
     solver = copy.deepcopy(opt.solver) if opt.solver.has_state else opt.solver
     after.weights = solver.solve(after.values, gram, after.preference, after.present)
     after.solver = solver
+    opt.run.tell("room", "solver")
 
 
 def _passes(opt: MultiObjective, batch: Losses, after: Pending) -> dict[int, dict[int, float]]:
@@ -209,6 +214,7 @@ def write(opt: MultiObjective, after: Pending, params: list[Tensor], scale: floa
     for (x, _), out in zip(after.directions, results, strict=True):
         x.param.grad = out
         after.versions[out] = out._version
+    opt.run.tell("direction", after)
     if metric is None:
         after.directions = []  # nothing of them is needed in the step: let the rows go
 

@@ -237,7 +237,7 @@ class MultiObjective(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("optimizer", "solver", "metric", "shared", "head_weights", "max_norm", "rows")
-        return {**{name: self.__dict__[name] for name in names}, "run": replace(self.run, pending=None)}
+        return {**{name: self.__dict__[name] for name in names}, "run": replace(self.run, pending=None, probes=())}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(solver={self.solver!r}, metric={self.metric!r}, optimizer={self.optimizer!r})"
@@ -266,6 +266,7 @@ class MultiObjective(Optimizer):
                 for x, beta in pending.directions:
                     metric.update(x, beta, measurement)
                 metric.end_update(measurement, pending.weights.tolist(), pending.present)
+        run.tell("commit")
 
 
 def _shared_parameters(shared: nn.Module | Iterable[Tensor], optimizer: Optimizer) -> set[Tensor]:

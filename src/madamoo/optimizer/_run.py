@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,3 +49,9 @@ class Run:
     opaque: bool | None = None
     warned: bool = False
     pending: Pending | None = None
+    probes: tuple[Any, ...] = ()  # diagnostics that watch the run; they change nothing
+
+    def tell(self, event: str, *facts: Any) -> None:
+        """Tell the probes how far the step has come."""
+        for probe in self.probes:
+            getattr(probe, f"on_{event}")(*facts)

@@ -1,0 +1,281 @@
+"""A probe: watches an optimizer, measures now and then, hands the rows on."""
+
+from __future__ import annotations
+
+import copy
+import time
+import warnings
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from ..direction import Direction
+from ..gradients import REST, Losses, LossesT, Rows, compute_rows, read_losses
+from ..metric import Measurement, PreferenceMetric
+from ..optimizer._run import Pending
+from ._adam import second_moment
+from ._curvature import curvature
+from ._measure import Piece, Sums, clean, make_row
+from ._sinks import Row, Sink, open_sinks
+
+
+class Clock:
+    """How long each room takes: the time since the last call is charged to a room."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.seconds: dict[str, float] = {}
+        self.last = self._now()
+
+    def _now(self) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
+
+    def charge(self, room: str | None) -> None:
+        """To no room, if None: the time was the user's own."""
+        now = self._now()
+        if room is not None:
+            self.seconds[room] = self.seconds.get(room, 0.0) + now - self.last
+        self.last = now
+
+
+@dataclass
+class Sample:
+    """What a probe has seen of the step in the making."""
+
+    clock: Clock | None  # None: the step is not measured, only the probe's own averages are fed
+    pending: Pending | None = None
+    extra: list[Rows | None] | None = None  # gradients that the optimizer itself does not compute
+    directions: list[tuple[Direction, float]] = field(default_factory=list)  # each with its beta
+    before: dict[Tensor, Tensor] = field(default_factory=dict)  # the parameters
+    shadow: Measurement | None = None
+
+    def charge(self, room: str | None) -> None:
+        if self.clock is not None:
+            self.clock.charge(room)
+
+
+class Probe:
+    """Measures every ``every``-th step of an optimizer; made by :func:`attach`.
+
+    ``rows`` holds what was measured, newest last. A row goes to the sinks when the next step begins, with
+    :meth:`observe`, or with :meth:`close`. It can be used in a ``with`` statement.
+    """
+
+    def __init__(self, inner: Optimizer, every: int, sinks: Any, keep: int, start: int) -> None:
+        for name, value, least in (("every", every, 1), ("keep", keep, 1), ("start", start, 0)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
+        self.inner = inner
+        self.every = every
+        self.start = start
+        self.steps = 0  # taken since the probe was attached
+        self.rows: deque[Row] = deque(maxlen=keep)
+        self.sinks = open_sinks(sinks)
+        self.names: tuple[str, ...] | None = None
+        self.count: int | None = None
+        self._next = 0  # the step to be measured; a later one, if that one cannot be
+        self._sample: Sample | None = None
+        self._row: Row | None = None  # of the last step, not yet handed over
+        self._clock: Clock | None = None
+        self._handles = [
+            inner.register_step_pre_hook(self._before_step),
+            inner.register_step_post_hook(self._after_step),
+        ]
+
+    def backward(
+        self,
+        losses: LossesT,
+        weights: Any = None,
+        retain_graph: bool = False,
+        scaler: torch.amp.GradScaler | None = None,
+    ) -> None:
+        """In place of ``(weights * losses).sum().backward()``, for a probe on a plain torch optimizer."""
+        raise TypeError("this probe watches a MultiObjective optimizer: call opt.backward(losses) as without it")
+
+    def observe(self, losses: LossesT) -> None:
+        """The losses of the same batch after a measured step, to compare their change with the predicted one.
+
+        They need no graph: compute them under ``torch.no_grad()``. After a step that was not measured (see
+        :attr:`measured`) this does nothing.
+        """
+        if self._row is None:
+            return
+        after = read_losses(losses, self.names, self.count, graph=False).values.tolist()
+        before = self._row["losses"]
+        self._row["observed"] = {
+            name: None if before[name] is None else clean(x - before[name])
+            for name, x in zip(self._row["objectives"], after, strict=True)
+        }
+        self._hand_over()
+
+    @property
+    def measured(self) -> bool:
+        """Whether the last step was measured, and its row still waits for :meth:`observe`."""
+        return self._row is not None
+
+    def close(self) -> None:
+        """Hand over the last row and leave the optimizer alone."""
+        self._hand_over()
+        self._sample = None
+        for handle in self._handles:
+            handle.remove()
+
+    def __enter__(self) -> Probe:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # What the two kinds of probe differ in.
+
+    def _is_taken(self, sample: Sample) -> bool:
+        """Whether the step that was just taken is the one in the sample."""
+        raise NotImplementedError
+
+    def _feed(self, sample: Sample, pending: Pending) -> None:
+        """Before the measurement: take the step into averages of the probe's own."""
+
+    def _finish(self, sample: Sample, pending: Pending) -> None:
+        """After the measurement."""
+
+    def _metric(self, sample: Sample, pending: Pending) -> tuple[PreferenceMetric, Measurement] | None:
+        """The metric in use, or the shadow."""
+        return None
+
+    def _second_moment(self, param: Tensor, group: dict[str, Any]) -> Tensor | None:
+        return second_moment(self.inner.state.get(param, {}), group)
+
+    def _bytes(self) -> dict[str, int]:
+        return {"optimizer": state_bytes(self.inner.state)}
+
+    # What they share.
+
+    @property
+    def _due(self) -> bool:
+        return self.steps >= self._next
+
+    def _differentiate(
+        self, batch: Losses, params: Sequence[Tensor], objectives: Sequence[int], scale: float
+    ) -> list[Rows | None]:
+        """The gradients of some objectives, one pass each; the graph stays."""
+        with fork_rng(params):
+            passes = {i: {i: 1.0} for i in objectives}
+            return compute_rows(batch, params, passes, scale=scale, retain_graph=True)
+
+    def _before_step(self, *_: Any) -> None:
+        self._hand_over()
+        if self._sample is not None:
+            self._sample.charge(None)
+
+    def _after_step(self, optimizer: Optimizer, *_: Any) -> None:
+        sample, self._sample = self._sample, None
+        overflow = getattr(optimizer, "found_inf", None)  # set by a GradScaler for optimizers that skip by themselves
+        if overflow is not None and bool(overflow):
+            return
+        if sample is not None and sample.pending is not None and self._is_taken(sample):
+            sample.charge("optimizer")
+            with torch.no_grad():
+                self._feed(sample, sample.pending)
+                if sample.clock is not None:
+                    self._measure(sample, sample.pending)
+                self._finish(sample, sample.pending)
+            sample.charge("probe")
+            self._clock = sample.clock
+            self._note_cost()
+        self.steps += 1
+
+    def _measure(self, sample: Sample, pending: Pending) -> None:
+        self.count, self.names = len(pending.values), pending.names
+        names = pending.names or tuple(str(i) for i in range(self.count))
+        sums = Sums(self.count, sum(x.d.numel() for x, _ in sample.directions))
+        for piece in self._pieces(sample, pending):
+            sums.add(piece)
+        assert pending.weights is not None
+        facts = make_row(sums, names, pending.values, pending.weights, pending.present)
+        self._row = {"step": self.start + self.steps, **facts}
+        self.rows.append(self._row)
+        self._next = (self.steps // self.every + 1) * self.every
+
+    def _pieces(self, sample: Sample, pending: Pending) -> Iterator[Piece]:
+        groups = {p: group for group in self.inner.param_groups for p in group["params"]}
+        rows = rows_by_param(sample, pending)
+        used = self._metric(sample, pending)
+        for x, beta in sample.directions:
+            keys, stacks = rows[x.param]
+            images: dict[str, Tensor] = {}
+            v = self._second_moment(x.param, groups[x.param])
+            if v is not None:
+                images["adam"] = x.d / (v.sqrt() + float(groups[x.param].get("eps", 1e-8)))
+            C, eps = None, 0.0
+            if used is not None:
+                metric, measurement = used
+                view = self._view(x, keys, stacks)
+                C, eps = curvature(metric, view, beta, measurement), metric.eps
+                images["preference"] = metric.precondition(view, beta, measurement)
+            yield Piece(keys, stacks, x.d, sample.before[x.param], x.param, images, v, C, 1.0 - beta, eps)
+
+    def _view(self, x: Direction, keys: tuple[int, ...], stacks: tuple[Tensor, ...]) -> Direction:
+        """The direction as the metric sees it."""
+        return x
+
+    def _note_cost(self) -> None:
+        if self._row is not None and self._clock is not None:
+            self._row["seconds"] = dict(self._clock.seconds)
+            self._row["bytes"] = self._bytes()
+
+    def _hand_over(self) -> None:
+        row, self._row, self._clock = self._row, None, None
+        if row is not None:
+            self.sinks = [sink for sink in self.sinks if _takes(sink, copy.deepcopy(row))]
+
+
+def _takes(sink: Sink, row: Row) -> bool:
+    """Give a row to a sink; whether that worked. Training does not stop for a full disk."""
+    try:
+        sink(row)
+    except Exception as error:
+        text = f"the sink {sink!r} gets no more rows, since it raised {type(error).__name__}: {error}"
+        warnings.warn(text, stacklevel=4)
+        return False
+    return True
+
+
+def rows_by_param(sample: Sample, pending: Pending) -> dict[Tensor, tuple[tuple[int, ...], tuple[Tensor, ...]]]:
+    """The gradient of every objective that is known by itself, for each parameter: objectives and stacks of rows."""
+    result = {}
+    extra = sample.extra or [None] * len(pending.params)
+    for param, own, more in zip(pending.params, pending.rows, extra, strict=True):
+        keys: tuple[int, ...] = ()
+        stacks: tuple[Tensor, ...] = ()
+        for rows in (own, more):
+            single = [k for k, key in enumerate(rows.keys) if key != REST] if rows is not None else []
+            if rows is not None and single:
+                keys += tuple(rows.keys[k] for k in single)
+                stacks += (rows.stack if len(single) == len(rows.keys) else rows.stack[single],)
+        result[param] = (keys, stacks)
+    return result
+
+
+def state_bytes(state: Any) -> int:
+    """The bytes of all tensors in a nested state."""
+    if isinstance(state, Tensor):
+        return state.numel() * state.element_size()
+    if isinstance(state, dict):
+        state = state.values()
+    elif not isinstance(state, (list, tuple)):
+        return 0
+    return sum(map(state_bytes, state))
+
+
+def fork_rng(params: Sequence[Tensor]) -> AbstractContextManager[None]:
+    """Whatever is drawn inside is not drawn from the run's generators."""
+    devices = sorted({p.device.index for p in params if p.device.type == "cuda"})
+    return torch.random.fork_rng(devices=devices)

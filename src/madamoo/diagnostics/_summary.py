@@ -1,0 +1,150 @@
+"""What the rows of a run say together, in numbers and in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ._measure import DIAGONAL, METRICS
+from ._sinks import Row
+
+
+def summary(rows: Iterable[Row]) -> dict[str, Any]:
+    """Facts of a run, from its rows; None where nothing is known.
+
+    ``flip_rate[metric][objective]`` is the share of the measured steps that flip the objective under the metric, of
+    those in which d itself would improve it; ``flip_rates[metric]`` is that of all objectives together.
+    ``reach[metric]`` is the share of these cases in which the metric's condition number allows a flip by the lemma.
+    Condition numbers are geometric means. ``weights_moved`` is the mean distance (half the sum of absolute differences,
+    0 to 1) between the weights of two rows that follow each other, each divided by its sum.
+    """
+    rows = list(rows)
+    if not rows:
+        raise ValueError("rows must hold at least one row, got none: was a step taken since the probe was attached?")
+    names = list(dict.fromkeys(name for row in rows for name in row["objectives"]))
+    return {
+        "rows": len(rows),
+        "first_step": rows[0]["step"],
+        "last_step": rows[-1]["step"],
+        "objectives": names,
+        "conflict_rate": _mean(row["conflict_rate"] for row in rows),
+        "flip_rate": {m: {n: _mean(_of(row["flips"][m], n) for row in rows) for n in names} for m in METRICS[1:]},
+        "flip_rates": {m: _mean(_of(row["flips"][m], n) for row in rows for n in names) for m in METRICS[1:]},
+        "reach": {m: _mean(_reach(row, m, n) for row in rows for n in names) for m in DIAGONAL},
+        "alignment": {m: {n: _mean(_of(row["alignments"][m], n) for row in rows) for n in names} for m in METRICS},
+        "condition": {m: _geometric_mean(row["condition"][m] for row in rows) for m in DIAGONAL},
+        "spread": {m: _geometric_mean(row["spread"][m] for row in rows) for m in DIAGONAL},
+        "weights": {n: _mean(_of(row["weights"], n) for row in rows) for n in names},
+        "weights_moved": _mean(_distance(a, b) for a, b in pairwise(rows)),
+        "floored": _mean(row["floored"] for row in rows),
+        "below_eps": _mean(row["below_eps"] for row in rows),
+        "log_distance": _mean(_of(row["marginalisation"], "log_distance") for row in rows),
+        "log_correlation": _mean(_of(row["marginalisation"], "log_correlation") for row in rows),
+        "observed": sum(row["observed"] is not None for row in rows),
+        "prediction": {n: _correlation(rows, n) for n in names},
+        "seconds": {
+            room: _mean(_of(row.get("seconds"), room) for row in rows)
+            for room in dict.fromkeys(room for row in rows for room in row.get("seconds") or ())
+        },
+        "bytes": rows[-1].get("bytes"),
+    }
+
+
+def _of(values: Mapping[str, Any] | None, name: str) -> Any:
+    return None if values is None else values.get(name)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [float(x) for x in values if x is not None]
+    return math.fsum(known) / len(known) if known else None
+
+
+def _geometric_mean(values: Iterable[float | None]) -> float | None:
+    mean = _mean(math.log(x) for x in values if x is not None and x > 0)
+    return None if mean is None else math.exp(mean)
+
+
+def _reach(row: Row, metric: str, name: str) -> bool | None:
+    """Whether the lemma lets a metric of this condition number flip the objective; None if d does not improve it."""
+    effect, condition = _of(row["effects"]["euclidean"], name), row["condition"][metric]
+    if effect is None or effect <= 0 or condition is None:
+        return None
+    threshold = _of(row["threshold"], name)  # None: no coordinate is against it, and no metric flips it
+    return threshold is not None and bool(condition >= threshold)
+
+
+def _distance(a: Row, b: Row) -> float | None:
+    names = [n for n in a["objectives"] if a["weights"][n] is not None and _of(b["weights"], n) is not None]
+    x, y = (np.array([row["weights"][n] for n in names], dtype=float) for row in (a, b))
+    if not names or not np.abs(x).sum() or not np.abs(y).sum():
+        return None
+    return float(np.abs(x / np.abs(x).sum() - y / np.abs(y).sum()).sum() / 2)
+
+
+def _correlation(rows: Sequence[Row], name: str) -> float | None:
+    """Between the change of a loss that the gradients predict and the one observed."""
+    pairs = [(_of(row["predicted"], name), _of(row["observed"], name)) for row in rows]
+    known = np.array([(p, o) for p, o in pairs if p is not None and o is not None], dtype=float)
+    if len(known) < 3 or (np.ptp(known, axis=0) == 0).any():
+        return None
+    return float(np.corrcoef(known.T)[0, 1])
+
+
+_LABELS = {"adam": "Adam's metric", "preference": "the preference-conditioned metric"}
+
+
+def describe(facts: Mapping[str, Any]) -> str:
+    """A summary in a few plain sentences."""
+    names = facts["objectives"]
+    lines = [
+        f"{facts['rows']} steps were measured, from {facts['first_step']} to {facts['last_step']}, on "
+        f"{len(names)} objectives ({', '.join(names)})."
+    ]
+    if facts["conflict_rate"] is not None:
+        lines.append(f"In {_percent(facts['conflict_rate'])} of all pairs, gradients point against each other.")
+    for metric, label in _LABELS.items():
+        rate = facts["flip_rates"][metric]
+        if rate is None:
+            lines.append(f"Nothing is known of {label} in this run.")
+            continue
+        text = f"Under {label}, {_percent(rate)} of the effects that the direction promises are flipped"
+        lines.append(f"{text}{_worst(facts['flip_rate'][metric])}.")
+        if facts["condition"][metric] is not None and facts["spread"][metric] is not None:
+            lines.append(
+                f"Its condition number is {facts['condition'][metric]:.3g} ({facts['spread'][metric]:.3g} between the "
+                f"1st and the 99th percentile), enough to allow a flip in {_percent(facts['reach'][metric])} of cases."
+            )
+    if facts["flip_rates"]["realised"] is not None:
+        worst = _worst(facts["flip_rate"]["realised"])
+        lines.append(f"The steps really taken flip {_percent(facts['flip_rates']['realised'])}{worst}.")
+    if facts["weights_moved"] is not None:
+        lines.append(f"From row to row the weights move by {_percent(facts['weights_moved'])} of their sum.")
+    if facts["log_distance"] is not None:
+        lines.append(
+            f"Adam's second moment is off the curvature of the present preference by a factor of "
+            f"{math.exp(facts['log_distance']):.3g} in the mean."
+        )
+    if facts["floored"] is not None:
+        lines.append(f"{_percent(facts['floored'])} of coordinates are at the floor of the metric.")
+    predictions = {n: r for n, r in facts["prediction"].items() if r is not None}
+    if predictions:
+        listed = ", ".join(f"{r:.2f} ({n})" for n, r in predictions.items())
+        lines.append(f"The predicted change of the losses correlates with the observed one: {listed}.")
+    return " ".join(lines)
+
+
+def _worst(rates: Mapping[str, float | None]) -> str:
+    """Which objective it hits most, if it hits some more than others."""
+    known = {name: rate for name, rate in rates.items() if rate is not None}
+    if len(known) < 2 or len(set(known.values())) == 1:
+        return ""
+    name = max(known, key=lambda n: known[n])
+    return f" (most often {name}: {_percent(known[name])})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

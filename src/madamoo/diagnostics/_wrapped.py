@@ -1,0 +1,179 @@
+"""A probe on a MultiObjective optimizer, which tells it how far each step has come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..direction import Direction
+from ..gradients import Losses, Rows, add_rows
+from ..metric import Measurement, PreferenceMetric
+from ..optimizer import MultiObjective
+from ..optimizer._backward import trainable
+from ..optimizer._run import Pending
+from ._probe import Clock, Probe, Sample, rows_by_param, state_bytes
+
+
+class WrappedProbe(Probe):
+    """See :func:`attach`."""
+
+    def __init__(
+        self,
+        opt: MultiObjective,
+        every: int,
+        sinks: Any,
+        keep: int,
+        start: int,
+        exact: bool,
+        shadow: PreferenceMetric | None,
+    ) -> None:
+        if shadow is not None:
+            if opt.metric is not None or opt.max_norm is not None:
+                raise ValueError("shadow is for an optimizer without a metric and without max_norm of its own")
+            shadow.resolve(static=opt.solver.static, count=2)  # raises if it does not fit the solver
+        super().__init__(opt.optimizer, every, sinks, keep, start)
+        self.opt = opt
+        self.exact = exact
+        self.shadow = shadow
+        self.moments: dict[Tensor, tuple[Tensor, int]] = {}  # the average of d^2, and the number of its updates
+        self._draft: list[Rows | None] | None = None
+        opt.run.probes = (*opt.run.probes, self)
+
+    def close(self) -> None:
+        super().close()
+        self.opt.run.probes = tuple(probe for probe in self.opt.run.probes if probe is not self)
+
+    # What the optimizer tells: the begin of a backward, its passes, the end of each room, the direction, the step.
+
+    def on_begin(self, before: Pending | None) -> None:
+        self._hand_over()
+        if before is None:
+            clock = Clock(trainable(self.opt)[0].device) if self._due else None
+            fed = self.exact or self.shadow is not None
+            self._sample = Sample(clock) if clock is not None or fed else None
+        elif self._sample is not None and self._sample.pending is not before:
+            self._sample = None  # micro-batches that the probe has not seen
+        if self._sample is not None:
+            self._sample.charge(None)
+
+    def on_passes(
+        self, batch: Losses, params: Sequence[Tensor], passes: Mapping[int, Mapping[int, float]], scale: float
+    ) -> None:
+        """Differentiate what is wanted and not among the optimizer's own passes, before these free the graph."""
+        sample = self._sample
+        if sample is None:
+            return
+        if self.shadow is not None and sample.shadow is None:
+            count = len(batch.values)
+            estimator = self.shadow.resolve(static=self.opt.solver.static, count=count)
+            sample.shadow = self.shadow.measure(estimator, range(count))
+        wanted: Sequence[int] = batch.present
+        if sample.clock is None:
+            wanted = () if sample.shadow is None else sample.shadow.needed(batch.present)
+        missing = [i for i in wanted if i not in passes]
+        self._draft = sample.extra
+        if missing:
+            rows = self._differentiate(batch, params, missing, scale)
+            known = sample.extra or [None] * len(rows)
+            self._draft = [add_rows(a, b) for a, b in zip(known, rows, strict=True)]
+        sample.charge("probe")
+
+    def on_room(self, room: str) -> None:
+        if self._sample is not None:
+            self._sample.charge(room)
+
+    def on_direction(self, after: Pending) -> None:
+        sample = self._sample
+        if sample is None:
+            return
+        sample.charge("metric")
+        sample.pending, sample.directions, sample.extra = after, after.directions, self._draft
+        if self.shadow is not None and self.shadow.beta is not None:
+            sample.directions = [(x, self.shadow.beta) for x, _ in after.directions]
+        if sample.clock is not None and not sample.before:
+            sample.before = {p: p.detach().clone() for p in after.params}
+        sample.charge("probe")
+
+    def on_commit(self) -> None:
+        if self._clock is not None:
+            self._clock.charge("metric")  # its averages
+            self._note_cost()
+
+    # What the measurement asks for.
+
+    def _is_taken(self, sample: Sample) -> bool:
+        return self.opt.run.pending is sample.pending
+
+    def _feed(self, sample: Sample, pending: Pending) -> None:
+        if sample.shadow is not None and self.shadow is not None:
+            assert pending.weights is not None
+            sample.shadow = self.shadow.settle(sample.shadow, pending.weights.tolist(), pending.present)
+        if self.exact:
+            groups = {p: group for group in self.opt.param_groups for p in group["params"]}
+            for x, _ in sample.directions:
+                if not self._keeps_moment(x.param, groups[x.param]):
+                    continue
+                beta = _beta(groups[x.param])
+                v, n = self.moments.get(x.param, (torch.zeros_like(x.d), 0))
+                self.moments[x.param] = (v.mul_(beta).addcmul_(x.d, x.d, value=1.0 - beta), n + 1)
+
+    def _keeps_moment(self, param: Tensor, group: dict[str, Any]) -> bool:
+        """Whether the inner optimizer lacks the average of d^2: it sees d / M, or is not like Adam."""
+        return self.opt.metric is not None or super()._second_moment(param, group) is None
+
+    def _second_moment(self, param: Tensor, group: dict[str, Any]) -> Tensor | None:
+        if not self._keeps_moment(param, group):
+            return super()._second_moment(param, group)
+        if param not in self.moments:
+            return None
+        v, n = self.moments[param]
+        return v / (1.0 - _beta(group) ** n)
+
+    def _metric(self, sample: Sample, pending: Pending) -> tuple[PreferenceMetric, Measurement] | None:
+        if self.opt.metric is not None and pending.measurement is not None:
+            return self.opt.metric, pending.measurement
+        if self.shadow is not None and sample.shadow is not None:
+            return self.shadow, sample.shadow
+        return None
+
+    def _view(self, x: Direction, keys: tuple[int, ...], stacks: tuple[Tensor, ...]) -> Direction:
+        if self.shadow is None:
+            return x
+        dtype = self.shadow.compute_dtype(x.param)
+        x = replace(x, d=x.d.to(dtype))
+        if not stacks:  # a step that is not measured, and averages that take d alone
+            return x
+        # Complete wherever that matters: a measured step has every row, and an update of the averages does not ask.
+        return replace(x, keys=keys, rows=torch.cat(stacks).to(dtype), complete=True)
+
+    def _finish(self, sample: Sample, pending: Pending) -> None:
+        if self.shadow is None or sample.shadow is None:
+            return
+        assert pending.weights is not None
+        rows = rows_by_param(sample, pending)
+        self.shadow.begin_update(sample.shadow)
+        for x, beta in sample.directions:
+            view = self._view(x, *rows[x.param])
+            self.shadow.update(view, beta, sample.shadow)
+        self.shadow.end_update(sample.shadow, pending.weights.tolist(), pending.present)
+
+    def _bytes(self) -> dict[str, int]:
+        solver = self.opt.solver
+        return {
+            **super()._bytes(),
+            "averages": _average_bytes(self.opt.metric),
+            "solver": state_bytes([*solver.parameters(), *solver.buffers()]),
+            "probe": state_bytes([v for v, _ in self.moments.values()]) + _average_bytes(self.shadow),
+        }
+
+
+def _beta(group: dict[str, Any]) -> float:
+    return float(group.get("betas", (0.9, 0.999))[1])
+
+
+def _average_bytes(metric: PreferenceMetric | None) -> int:
+    return 0 if metric is None else state_bytes([a.F for a in metric.averages.values()])
