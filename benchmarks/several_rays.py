@@ -35,14 +35,9 @@ class RayByRay(FrontTraining):
         self.params = [p for group in groups for p in group["params"]]
 
     def advance(self) -> bool:
-        position = self.step % self.steps_per_epoch
-        if position == 0:
-            self.order = torch.randperm(len(self.data.train), generator=self.generator)
-        index = self.order[position * self.batch : (position + 1) * self.batch]
-        batch = self.benchmark.prepare(self.data.train[index], self.generator)
-        rays = self.method.sampler(self.step / (self.config.epochs * self.steps_per_epoch))
-        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-            group["lr"] = rate * self.schedule(self.step)
+        batch = self.next_batch()
+        rays = self.method.sampler(self.step / self.total_steps)
+        self.set_rates()
         whitened = [torch.zeros_like(p) for p in self.params]
         for ray in rays:
             losses = self.benchmark.losses(self.model(batch.inputs, preference=ray), batch.targets)

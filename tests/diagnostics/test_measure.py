@@ -13,7 +13,6 @@ from diagnostics.oracle import Oracle, compare, flat
 from helpers import Net, adam, preference, wrap
 from madamoo import MAdam, MultiObjective, PreferenceMetric, diagnostics, solvers
 from madamoo.diagnostics import _measure
-from madamoo.diagnostics._curvature import curvature
 from madamoo.diagnostics._measure import Piece, Sums, make_row
 from madamoo.metric._averages import precondition
 from madamoo.pareto import TiltedQuadratics
@@ -228,7 +227,7 @@ def test_the_curvature_is_the_one_the_metric_divides_by(estimator, options):
         opt.backward(net.losses(t))
         assert opt.run.pending.measurement.restart == (t == 4 and estimator == "collapsed")
         for x, beta in opt.run.pending.directions:
-            C = curvature(metric, x, beta, opt.run.pending.measurement)
+            C = metric.curvature(x, beta, opt.run.pending.measurement)
             wanted = precondition(
                 x.d,
                 C,

@@ -14,7 +14,7 @@ from madamoo.optimizer import AdaTask, MTAdam
 from madamoo.solvers import Solver
 
 from ._benchmark import Benchmark
-from ._methods import RAYS, build_method, is_conditioned, is_method, ray_solver
+from ._methods import RAYS, build_method, is_conditioned, ray_solver
 from ._spec import parse
 
 OPTIMIZERS = {
@@ -50,7 +50,7 @@ def build_solver(spec: str, benchmark: Benchmark, seed: int) -> Solver:
 def is_static(spec: str) -> bool:
     """Whether the solver's weights never change: then the control is MAdam itself."""
     name, options = parse(spec)
-    return name in solvers.available() and not is_method(spec) and solvers.get(name, **options).static
+    return name in solvers.available() and solvers.get(name, **options).static
 
 
 def check_solver(spec: str, benchmark: Benchmark) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from madamoo import __version__
 
@@ -42,14 +41,3 @@ def peak_memory(device: torch.device) -> int | None:
             if line.startswith("VmHWM:"):
                 return 1024 * int(line.split()[1])
     return None
-
-
-def state_bytes(state: Any) -> int:
-    """The bytes of all tensors in a nested state."""
-    if isinstance(state, Tensor):
-        return state.numel() * state.element_size()
-    if isinstance(state, dict):
-        state = state.values()
-    elif not isinstance(state, (list, tuple)):
-        return 0
-    return sum(map(state_bytes, state))

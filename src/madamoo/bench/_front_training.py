@@ -14,8 +14,8 @@ from madamoo.pareto import Conditioned, Front, merge, monotonicity
 from madamoo.solvers import Solver
 
 from ._benchmark import Benchmark, Data, Split
-from ._config import Config, problem_of
-from ._folder import ENDED, PART, RunFolder
+from ._config import Config
+from ._folder import PART
 from ._methods import build_method, each_ray, front_of, ray_solver, rays_of
 from ._registry import build_model
 from ._training import Training
@@ -29,15 +29,26 @@ def make_front(benchmark: Benchmark, results: Sequence[dict[str, float]]) -> Fro
     return Front(rays_of(benchmark), points, [better[name] for name in spec.metrics], spec.metrics)
 
 
-def front_metrics(benchmark: Benchmark, results: Sequence[dict[str, float]]) -> dict[str, float]:
+def front_metrics(benchmark: Benchmark, front: Front, results: Sequence[dict[str, float]]) -> dict[str, float]:
     """What is reported of a front; ``best_primary`` is the benchmark's own first metric on the ray where it is best."""
-    front = make_front(benchmark, results)
     primary = benchmark.primary
     values = [row[primary.name] for row in results]
     return {
         "hypervolume": front.hypervolume(front_of(benchmark).reference),
         "monotonicity": float(monotonicity(front.points, front.preferences, front.maximise).mean()),
         f"best_{primary.name}": max(values) if primary.higher_is_better else min(values),
+    }
+
+
+def front_result(
+    benchmark: Benchmark, validation: Sequence[dict[str, float]], test: Sequence[dict[str, float]]
+) -> dict[str, Any]:
+    """Metrics and fronts, as a record has them, from the benchmark's own metrics on each ray."""
+    fronts = {"validation": make_front(benchmark, validation), "test": make_front(benchmark, test)}
+    return {
+        "metrics": front_metrics(benchmark, fronts["test"], test),
+        "validation": front_metrics(benchmark, fronts["validation"], validation),
+        "front": {name: front.to_dict() for name, front in fronts.items()},
     }
 
 
@@ -59,7 +70,7 @@ class FrontTraining(Training):
         return self.model.parameter_groups(self.config.lr)
 
     def losses(self, batch: Split) -> tuple[list[Tensor], Tensor | None]:
-        rays = self.method.sampler(self.step / (self.config.epochs * self.steps_per_epoch))
+        rays = self.method.sampler(self.step / self.total_steps)
         each = [self.benchmark.losses(self.model(batch.inputs, preference=ray), batch.targets) for ray in rays]
         return merge(each, rays, penalty=self.method.penalty)
 
@@ -68,13 +79,7 @@ class FrontTraining(Training):
             return super().evaluate(split)
 
     def result(self, validation: dict[str, float]) -> dict[str, Any]:
-        measured = {name: self._on_rays(split) for name, split in (("validation", self.data.validation),
-                                                                   ("test", self.data.test))}  # fmt: skip
-        return {
-            "metrics": front_metrics(self.benchmark, measured["test"]),
-            "validation": front_metrics(self.benchmark, measured["validation"]),
-            "front": {name: make_front(self.benchmark, rows).to_dict() for name, rows in measured.items()},
-        }
+        return front_result(self.benchmark, self._on_rays(self.data.validation), self._on_rays(self.data.test))
 
     def _on_rays(self, split: Split) -> list[dict[str, float]]:
         results = []
@@ -102,41 +107,35 @@ class RayTraining(Training):
         return super().losses(batch)[0], self.ray
 
 
-def train_rays(config: Config, folder: Path, train: Callable[[Config, Path], dict[str, Any]]) -> dict[str, Any]:
+def train_rays(
+    config: Config, benchmark: Benchmark, folder: Path, train: Callable[[Config, Path], dict[str, Any]]
+) -> dict[str, Any]:
     """A training a ray, each in a folder of its own below this one, and the record of the front they make."""
-    files = RunFolder(folder)
-    with files.locked():
-        record = files.read(config)
-        if record is not None and record["status"] in ENDED:
-            return record
-        benchmark, _ = problem_of(config)
-        parts = [
-            train(replace(config, solver=spec), folder / f"{PART}{k}")
-            for k, spec in enumerate(each_ray(config.solver, benchmark))
-        ]
-        record = {**parts[0], "config": asdict(config)}
-        record |= _together(benchmark, parts)
-        files.write(record)
-        return record
+    parts = [
+        train(replace(config, solver=spec), folder / f"{PART}{k}")
+        for k, spec in enumerate(each_ray(config.solver, benchmark))
+    ]
+    return {**parts[0], "config": asdict(config), **_together(benchmark, parts)}
 
 
 def _together(benchmark: Benchmark, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     diverged = any(part["status"] == "diverged" for part in parts)
-    splits = {} if diverged else {"validation": "validation", "test": "metrics"}
-    rows = {name: [part[key] for part in parts] for name, key in splits.items()}
+    found: dict[str, Any] = {"metrics": None, "validation": None, "front": {}}
+    if not diverged:
+        found = front_result(benchmark, [part["validation"] for part in parts], [part["metrics"] for part in parts])
     costs = [part["cost"] for part in parts]
+    seconds, steps = sum(cost["seconds"] for cost in costs), sum(part["steps"] for part in parts)
+    peaks = [cost["peak_memory_bytes"] for cost in costs if cost["peak_memory_bytes"] is not None]
     return {
+        **found,
         "status": "diverged" if diverged else "finished",
-        "metrics": None if diverged else front_metrics(benchmark, rows["test"]),
-        "validation": None if diverged else front_metrics(benchmark, rows["validation"]),
         "validation_loss": None,
-        "front": {name: make_front(benchmark, found).to_dict() for name, found in rows.items()},
-        "steps": sum(part["steps"] for part in parts),
+        "steps": steps,
         "refused_steps": sum(part["refused_steps"] for part in parts),
         "cost": {
-            "seconds": sum(cost["seconds"] for cost in costs),
-            "seconds_per_step": sum(cost["seconds"] for cost in costs) / sum(part["steps"] for part in parts),
-            "peak_memory_bytes": max(cost["peak_memory_bytes"] for cost in costs),
+            "seconds": seconds,
+            "seconds_per_step": seconds / steps,
+            "peak_memory_bytes": max(peaks, default=None),
             "state_bytes": max(cost["state_bytes"] for cost in costs),
             "curve": [],
         },

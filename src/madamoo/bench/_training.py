@@ -43,10 +43,10 @@ class Training:
             lr=config.lr,
             solver=self.build_solver(),
             seed=config.seed,
-            total_steps=config.epochs * self.steps_per_epoch,
+            total_steps=self.total_steps,
         )
         self.rates = [group["lr"] for group in self.optimizer.param_groups]  # before the schedule
-        self.schedule = build_schedule(config.schedule, self.steps_per_epoch, config.epochs * self.steps_per_epoch)
+        self.schedule = build_schedule(config.schedule, self.steps_per_epoch, self.total_steps)
         self.generator = torch.Generator().manual_seed(config.seed)  # of the order and the augmentation
         self.order = Tensor()  # of this epoch
         self.step = 0
@@ -99,6 +99,10 @@ class Training:
             setattr(self, name, state[name])
 
     @property
+    def total_steps(self) -> int:
+        return self.config.epochs * self.steps_per_epoch
+
+    @property
     def ended(self) -> bool:
         return self.diverged or len(self.epochs) == self.config.epochs
 
@@ -109,15 +113,8 @@ class Training:
     def advance(self) -> bool:
         """One step, and at the end of an epoch its evaluation; tells whether an epoch ended."""
         begin = time.perf_counter()
-        position = self.step % self.steps_per_epoch
-        if position == 0:
-            self.order = torch.randperm(len(self.data.train), generator=self.generator)
-            self.loss_sums.zero_()
-        index = self.order[position * self.batch : (position + 1) * self.batch].to(self.device)
-        batch = self.benchmark.prepare(self.data.train[index], self.generator)
-        losses, preference = self.losses(batch)
-        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-            group["lr"] = rate * self.schedule(self.step)
+        losses, preference = self.losses(self.next_batch())
+        self.set_rates()
         self.optimizer.zero_grad()
         given = {} if preference is None else {"preference": preference}
         self.optimizer.backward(losses, **given)
@@ -130,6 +127,19 @@ class Training:
             return False
         self._end_epoch()
         return True
+
+    def next_batch(self) -> Split:
+        """The batch of this step, in the epoch's own order."""
+        position = self.step % self.steps_per_epoch
+        if position == 0:
+            self.order = torch.randperm(len(self.data.train), generator=self.generator)
+            self.loss_sums.zero_()
+        index = self.order[position * self.batch : (position + 1) * self.batch].to(self.device)
+        return self.benchmark.prepare(self.data.train[index], self.generator)
+
+    def set_rates(self) -> None:
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * self.schedule(self.step)
 
     def _end_epoch(self) -> None:
         metrics, losses = self.evaluate(self.data.validation)

@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 
+from madamoo.diagnostics import state_bytes
+
 from ._config import Config, problem_of
-from ._cost import describe_environment, peak_memory, reset_peak_memory, state_bytes
+from ._cost import describe_environment, peak_memory, reset_peak_memory
 from ._data import data_root
 from ._folder import ENDED, RunFolder
 from ._front_training import FrontTraining, RayTraining, train_rays
@@ -42,17 +44,18 @@ def train(
     report: Report | None = None,
 ) -> dict[str, Any]:
     """Do the run, or what is left of it, and return its record. ``report`` gets each epoch's row."""
-    if is_of_all_rays(config.solver):
-        return train_rays(
-            config, folder, partial(train, data_dir=data_dir, threads=threads, checkpoint_every=checkpoint_every,
-                                    keep_checkpoint=keep_checkpoint, report=report)
-        )  # fmt: skip
     files = RunFolder(folder)
     with files.locked():
         record = files.read(config)
         if record is not None and record["status"] in ENDED:
             return record
         benchmark, profile = problem_of(config)
+        if is_of_all_rays(config.solver):
+            again = partial(train, data_dir=data_dir, threads=threads, checkpoint_every=checkpoint_every,
+                            keep_checkpoint=keep_checkpoint, report=report)  # fmt: skip
+            record = train_rays(config, benchmark, folder, again)
+            files.write(record)
+            return record
         data = benchmark.load(data_root(data_dir), profile, config.seed)
         state = files.load(config)
         if state is not None:

@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from madamoo.bench.benchmarks.digits import Digits
 
 from .contenders import ADAM, CONTENDERS, CONTROL, MADAM
-from .quadratics import CENTRES, HESSIANS, PHASES, Fixed, Switching, optimum
+from .quadratics import PHASES, PROBLEM, Fixed, Switching, optimum
 from .summary import Results, differences
 from .training import PROFILE, SOLVERS, Run
 
@@ -142,8 +142,8 @@ def _pareto_set(axes: Axes) -> None:
 
 def _contours(axes: Axes, preference: tuple[float, float]) -> None:
     x, y = np.meshgrid(np.linspace(-3, 3, 121), np.linspace(-2, 3, 101))
-    offsets = np.stack([x, y], axis=-1)[..., None, :] - CENTRES.numpy()
-    values = 0.5 * np.einsum("yxki,kij,yxkj,k->yx", offsets, HESSIANS.numpy(), offsets, np.array(preference))
+    offsets = np.stack([x, y], axis=-1)[..., None, :] - PROBLEM.centres.numpy()
+    values = 0.5 * np.einsum("yxki,kij,yxkj,k->yx", offsets, PROBLEM.hessians.numpy(), offsets, np.array(preference))
     levels = values.min() + np.geomspace(0.02, np.ptp(values), 9)
     axes.contour(x, y, values, levels, colors=INK, alpha=0.3, linewidths=0.8)
 

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from madamoo import MultiObjective, solvers
+from madamoo.pareto import TiltedQuadratics
 
 from .contenders import build
 
 Array = NDArray[np.float64]
 Preference = tuple[float, float]
 
-HESSIANS = torch.tensor([[[1.1, 0.9], [0.9, 1.1]], [[1.1, -0.9], [-0.9, 1.1]]], dtype=torch.float64)
-CENTRES = torch.tensor([[1.5, 0.0], [-1.5, 0.0]], dtype=torch.float64)
+PROBLEM = TiltedQuadratics()
 
 PHASES: tuple[Preference, ...] = ((0.9, 0.1), (0.1, 0.9)) * 3
 FIXED: tuple[Preference, ...] = ((0.9, 0.1), (0.5, 0.5), (0.1, 0.9))
@@ -80,13 +80,12 @@ class Fixed:
 
 def objectives(x: Tensor) -> Tensor:
     """f_1 and f_2 at x."""
-    return torch.stack([0.5 * (x - c) @ H @ (x - c) for H, c in zip(HESSIANS, CENTRES, strict=True)])
+    return torch.stack([0.5 * (x - c) @ H @ (x - c) for H, c in zip(PROBLEM.hessians, PROBLEM.centres, strict=True)])
 
 
 def optimum(preference: Preference) -> Tensor:
     """x*(lambda), where sum_i lambda_i H_i (x - c_i) = 0."""
-    weighted = torch.tensor(preference, dtype=torch.float64)[:, None, None] * HESSIANS
-    return torch.linalg.solve(weighted.sum(0), (weighted @ CENTRES[:, :, None]).sum(0).squeeze(1))
+    return PROBLEM.solution(preference)
 
 
 def scalarised(x: Tensor, preference: Preference) -> float:

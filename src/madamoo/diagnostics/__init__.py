@@ -4,8 +4,9 @@ A probe measures every so many steps and changes nothing: the run with it is the
 """
 
 from ._attach import attach
+from ._bytes import state_bytes
 from ._probe import Probe
 from ._sinks import flatten, read
 from ._summary import describe, summary
 
-__all__ = ["Probe", "attach", "describe", "flatten", "read", "summary"]
+__all__ = ["Probe", "attach", "describe", "flatten", "read", "state_bytes", "summary"]

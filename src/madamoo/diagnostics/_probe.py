@@ -20,7 +20,7 @@ from ..gradients import REST, Losses, LossesT, Rows, compute_rows, read_losses
 from ..metric import Measurement, PreferenceMetric
 from ..optimizer._run import Pending
 from ._adam import second_moment
-from ._curvature import curvature
+from ._bytes import state_bytes
 from ._measure import Piece, Sums, clean, make_row
 from ._sinks import Row, Sink, open_sinks
 
@@ -218,7 +218,8 @@ class Probe:
             if used is not None:
                 metric, measurement = used
                 view = self._view(x, keys, stacks)
-                C, eps = curvature(metric, view, beta, measurement), metric.eps
+                C, eps = metric.curvature(view, beta, measurement), metric.eps
+                C = torch.zeros_like(view.d) if C is None else C
                 images["preference"] = metric.precondition(view, beta, measurement)
             yield Piece(keys, stacks, x.d, sample.before[x.param], x.param, images, v, C, 1.0 - beta, eps)
 
@@ -262,17 +263,6 @@ def rows_by_param(sample: Sample, pending: Pending) -> dict[Tensor, tuple[tuple[
                 stacks += (rows.stack if len(single) == len(rows.keys) else rows.stack[single],)
         result[param] = (keys, stacks)
     return result
-
-
-def state_bytes(state: Any) -> int:
-    """The bytes of all tensors in a nested state."""
-    if isinstance(state, Tensor):
-        return state.numel() * state.element_size()
-    if isinstance(state, dict):
-        state = state.values()
-    elif not isinstance(state, (list, tuple)):
-        return 0
-    return sum(map(state_bytes, state))
 
 
 def fork_rng(params: Sequence[Tensor]) -> AbstractContextManager[None]:

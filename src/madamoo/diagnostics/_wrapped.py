@@ -13,9 +13,10 @@ from ..direction import Direction
 from ..gradients import Losses, Rows, add_rows
 from ..metric import Measurement, PreferenceMetric
 from ..optimizer import MultiObjective
-from ..optimizer._backward import trainable
+from ..optimizer._backward import beta_of, trainable
 from ..optimizer._run import Pending
-from ._probe import Clock, Probe, Sample, rows_by_param, state_bytes
+from ._bytes import state_bytes
+from ._probe import Clock, Probe, Sample, rows_by_param
 
 
 class WrappedProbe(Probe):
@@ -117,7 +118,7 @@ class WrappedProbe(Probe):
             for x, _ in sample.directions:
                 if not self._keeps_moment(x.param, groups[x.param]):
                     continue
-                beta = _beta(groups[x.param])
+                beta = beta_of(groups[x.param])
                 v, n = self.moments.get(x.param, (torch.zeros_like(x.d), 0))
                 self.moments[x.param] = (v.mul_(beta).addcmul_(x.d, x.d, value=1.0 - beta), n + 1)
 
@@ -131,7 +132,7 @@ class WrappedProbe(Probe):
         if param not in self.moments:
             return None
         v, n = self.moments[param]
-        return v / (1.0 - _beta(group) ** n)
+        return v / (1.0 - beta_of(group) ** n)
 
     def _metric(self, sample: Sample, pending: Pending) -> tuple[PreferenceMetric, Measurement] | None:
         if self.opt.metric is not None and pending.measurement is not None:
@@ -169,10 +170,6 @@ class WrappedProbe(Probe):
             "solver": state_bytes([*solver.parameters(), *solver.buffers()]),
             "probe": state_bytes([v for v, _ in self.moments.values()]) + _average_bytes(self.shadow),
         }
-
-
-def _beta(group: dict[str, Any]) -> float:
-    return float(group.get("betas", (0.9, 0.999))[1])
 
 
 def _average_bytes(metric: PreferenceMetric | None) -> int:

@@ -179,10 +179,8 @@ class PreferenceMetric:
 
     def precondition(self, x: Direction, beta: float, measurement: Measurement) -> Tensor:
         """d / M for one parameter, with this step's gradients in the averages; the averages stay as they are."""
-        averages = Averages() if measurement.restart else self.averages.get(x.param, Averages())
-        x = self._view(x, measurement)
-        pairs = measurement.pairs(x.keys) if measurement.active else []
-        C = averages.curvature(x, pairs, beta**self.every, self.bias_correction, self.weighting == "lambda")
+        averages, x, pairs = self._measured(x, measurement)
+        C = self._curvature(averages, x, pairs, beta)
         # A single average that is up to date is above the floor by itself, if all samples count alike.
         single = (
             self.weighting == "equal"
@@ -198,6 +196,19 @@ class PreferenceMetric:
             alpha=self.alpha,
             ramp=self.ramp,
         )
+
+    def curvature(self, x: Direction, beta: float, measurement: Measurement) -> Tensor | None:
+        """C_lambda for one parameter, before floor, eps and ramp-up; None if there is no average yet."""
+        return self._curvature(*self._measured(x, measurement), beta)
+
+    def _curvature(self, averages: Averages, x: Direction, pairs: list[Pair], beta: float) -> Tensor | None:
+        return averages.curvature(x, pairs, beta**self.every, self.bias_correction, self.weighting == "lambda")
+
+    def _measured(self, x: Direction, measurement: Measurement) -> tuple[Averages, Direction, list[Pair]]:
+        """The averages of a parameter, the direction as they take it, and the pairs that this step measures."""
+        averages = Averages() if measurement.restart else self.averages.get(x.param, Averages())
+        x = self._view(x, measurement)
+        return averages, x, measurement.pairs(x.keys) if measurement.active else []
 
     def update(self, x: Direction, beta: float, measurement: Measurement) -> None:
         """Take this step's gradients of one parameter into its averages."""

@@ -221,11 +221,12 @@ def write(opt: MultiObjective, after: Pending, params: list[Tensor], scale: floa
 
 def _betas(opt: MultiObjective) -> dict[Tensor, float]:
     given = None if opt.metric is None else opt.metric.beta
-    return {
-        p: float(group.get("betas", (0.9, 0.999))[1]) if given is None else given
-        for group in opt.param_groups
-        for p in group["params"]
-    }
+    return {p: beta_of(group) if given is None else given for group in opt.param_groups for p in group["params"]}
+
+
+def beta_of(group: dict[str, Any]) -> float:
+    """The decay of an optimizer's second moment; Adam's usual one, if it has none."""
+    return float(group.get("betas", (0.9, 0.999))[1])
 
 
 def refuse(opt: MultiObjective, after: Pending, params: list[Tensor], scaler: torch.amp.GradScaler | None) -> None:
