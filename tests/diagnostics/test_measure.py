@@ -209,7 +209,7 @@ def test_small_pieces_and_samples_add_up(monkeypatch):
     [
         {},
         {"every": 3},
-        {"weighting": "lambda"},
+        {"normalise": True},
         {"bias_correction": False, "floor": False},
         {"rampup": 0, "ramp": "paper", "eps": 1e-4},
     ],

@@ -56,24 +56,30 @@ def brute_force():
         every=1,
         alpha=lambda t: 1.0,
         ramp="largest",
+        normalise=False,
     ):
         rows, weights = np.asarray(rows, np.float64), np.asarray(weights, np.float64)
         steps, count, size = rows.shape
         F, n, decay = np.zeros((count, count, size)), np.zeros((count, count)), beta**every
+        size_of = np.ones(count)  # |g_i| as last measured
         seen = []
         for t in range(steps):
             g, w = rows[t], weights[t]
             present = [i for i in range(count) if not np.isnan(g[i]).any()]
+            measured = [(i, j) for i in present for j in present] if pairs is None else pairs(t)
             if t % every == 0:
-                for i, j in [(i, j) for i in present for j in present] if pairs is None else pairs(t):
-                    F[i, j] = decay * F[i, j] + (1 - decay) * g[i] * g[j]
+                for i in {i for pair in measured for i in pair} if normalise else ():
+                    size_of[i] = np.sqrt((g[i] ** 2).sum())
+                for i, j in measured:
+                    F[i, j] = decay * F[i, j] + (1 - decay) * (g[i] / size_of[i]) * (g[j] / size_of[j])
                     n[i, j] += 1
             C, d = np.zeros(size), np.zeros(size)
             for i in present:
                 d += w[i] * g[i]
                 for j in present:
                     if n[i, j]:
-                        C += w[i] * w[j] * F[i, j] / (1 - decay ** n[i, j] if bias_correction else 1.0)
+                        now = w[i] * size_of[i] * w[j] * size_of[j]
+                        C += now * F[i, j] / (1 - decay ** n[i, j] if bias_correction else 1.0)
             root = np.sqrt(np.maximum(C, (1 - beta) * d**2 if floor else 0.0) + eps)
             s = {"largest": root.max(), "matched": root.mean(), "paper": 1.0}[ramp]
             seen.append(d / (alpha(t) * root + (1 - alpha(t)) * s))

@@ -20,17 +20,13 @@ class Averages:
     """F_ij of one parameter for the pairs i <= j of objectives that reach it; nothing is stored for the others.
 
     ``F[e]`` is the average of g_i * g_j for ``pairs[e]`` = (i, j) and ``n[e]`` the number of times it was updated.
-    Where the samples count by lambda, F[e] is the average of |w_i w_j| g_i g_j, and ``mass[e]`` that of |w_i w_j|.
     """
 
     pairs: list[Pair] = field(default_factory=list)
     n: list[int] = field(default_factory=list)
     F: Tensor | None = None
-    mass: list[float] = field(default_factory=list)
 
-    def curvature(
-        self, x: Direction, measured: Sequence[Pair], beta: float, bias_correction: bool, by_lambda: bool = False
-    ) -> Tensor | None:
+    def curvature(self, x: Direction, measured: Sequence[Pair], beta: float, bias_correction: bool) -> Tensor | None:
         """C_lambda = sum_ij w_i w_j F_ij as it will be once the rows of x are in the averages, which stay as they are.
 
         ``measured`` are the pairs to be updated with the rows. None if there is no average yet.
@@ -43,20 +39,12 @@ class Averages:
 
         largest = torch.finfo(x.d.dtype).max / 8  # so that a weight beyond it, times an average of zero, is zero
         fresh = set(measured)
-        masses = dict(zip(self.pairs, self.mass, strict=False)) if by_lambda else {}
 
         def weight(pair: Pair) -> float:
             i, j = pair
             both = x.weights[i] * x.weights[j] * (1.0 if i == j else 2.0)
-            filled = 1.0 - beta ** counts[pair]  # how far from its start at zero the average has come
-            if by_lambda:
-                mass = masses.get(pair, 0.0)
-                mass = beta * mass + (1.0 - beta) * importance(pair, x.weights) if pair in fresh else mass
-                if mass == 0.0:
-                    return 0.0  # no sample has counted yet
-                both = both / (mass if bias_correction else mass / filled)
-            elif bias_correction:
-                both = both / filled
+            if bias_correction:
+                both = both / (1.0 - beta ** counts[pair])
             return min(max(both, -largest), largest)
 
         # What is stored: one pass over F.
@@ -72,14 +60,13 @@ class Averages:
         # What comes new. If every pair of the rows is measured, and equally often, it adds up to d * d.
         together = {counts[pair] for pair in measured} if bias_correction else {1}
         alike = x.complete and len(together) == 1 and len(measured) == len(x.keys) * (len(x.keys) + 1) // 2
-        if alike and not by_lambda:
+        if alike:
             bias = 1.0 - beta ** together.pop() if bias_correction else 1.0
             return C.addcmul_(x.d, x.d, value=(1.0 - beta) / bias)
         at = {key: r for r, key in enumerate(x.keys)}
         rows = x.rows if x.mask is None else x.mask * x.rows
         for i, j in measured:
-            counts_as = importance((i, j), x.weights) if by_lambda else 1.0
-            C.addcmul_(rows[at[i]], rows[at[j]], value=(1.0 - beta) * counts_as * weight((i, j)))
+            C.addcmul_(rows[at[i]], rows[at[j]], value=(1.0 - beta) * weight((i, j)))
         return C
 
     def _masked(self, x: Direction, stored: Sequence[float]) -> Tensor:
@@ -92,42 +79,22 @@ class Averages:
                 C.addcmul_(x.mask[at[i]] * x.mask[at[j]], F, value=c)
         return C
 
-    def update(
-        self,
-        rows: Tensor,
-        keys: Sequence[int],
-        measured: Sequence[Pair],
-        beta: float,
-        weights: Sequence[float] | None = None,
-    ) -> None:
-        """F_ij <- beta F_ij + (1 - beta) g_i g_j for the ``measured`` pairs; new pairs start from zero.
-
-        With ``weights`` the samples count by them.
-        """
+    def update(self, rows: Tensor, keys: Sequence[int], measured: Sequence[Pair], beta: float) -> None:
+        """F_ij <- beta F_ij + (1 - beta) g_i g_j for the ``measured`` pairs; new pairs start from zero."""
         missing = [pair for pair in measured if pair not in self.pairs]
         if missing:
             room = rows.new_zeros((len(missing), *rows.shape[1:]))
             self.F = room if self.F is None else torch.cat([self.F, room])
             self.pairs.extend(missing)
             self.n.extend([0] * len(missing))
-            self.mass.extend([0.0] * (0 if weights is None else len(missing)))
         if self.F is None:
             return
         at = {key: r for r, key in enumerate(keys)}
         slot = {pair: e for e, pair in enumerate(self.pairs)}
         for i, j in measured:
             e = slot[i, j]
-            counts_as = 1.0
-            if weights is not None:
-                counts_as = importance((i, j), weights)
-                self.mass[e] = beta * self.mass[e] + (1.0 - beta) * counts_as
-            self.F[e].mul_(beta).addcmul_(rows[at[i]], rows[at[j]], value=(1.0 - beta) * counts_as)
+            self.F[e].mul_(beta).addcmul_(rows[at[i]], rows[at[j]], value=1.0 - beta)
             self.n[e] += 1
-
-
-def importance(pair: Pair, weights: Sequence[float]) -> float:
-    """How much a sample of g_i g_j counts if samples count by lambda."""
-    return abs(weights[pair[0]] * weights[pair[1]])
 
 
 def all_pairs(keys: Sequence[int]) -> list[Pair]:

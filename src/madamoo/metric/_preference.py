@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ class Measurement:
     pair: Pair | None = None
     generator_state: Tensor | None = None
     restart: bool = False
+    norms: Mapping[int, float] | None = None  # |g_i|, if the averages are of normalised gradients
 
     @property
     def takes_every_row(self) -> bool:
@@ -76,10 +77,10 @@ class PreferenceMetric:
         dtype: in which the averages are kept and d / M is computed; None is that of the parameter, float32 at least.
         seed: seed of the generator that draws the pairs.
         total_steps: length of the run, for a ``rampup`` that is a fraction.
-        weighting: how much a step counts in the averages. ``"equal"``: as much as any other, as in the paper.
-            ``"lambda"``: as much as |lambda_i lambda_j| was in it. For constant weights both are the same. Where
-            weights grow while gradients shrink (UW, IMTL-L), the former keeps old, large gradients under new, large
-            weights, and the steps become too small; the latter lets go of them sooner.
+        normalise: average g_i g_j / (|g_i| |g_j|) instead, |g_i| the norm over all parameters, and let lambda_i |g_i|
+            stand for lambda_i; d stays the same. The size of a gradient, which moves fast and which many solvers
+            answer with lambda, is then that of this step, and only its shape an average. An objective whose own
+            gradient is not computed in a step keeps the norm that it had when it last was.
 
     The paper's plain form is ``PreferenceMetric("pair", eps=1e-8, ramp="paper", bias_correction=False, floor=False)``.
     """
@@ -97,7 +98,7 @@ class PreferenceMetric:
         dtype: torch.dtype | None = None,
         seed: int = 0,
         total_steps: int | None = None,
-        weighting: str = "equal",
+        normalise: bool = False,
     ) -> None:
         if estimator not in ESTIMATORS:
             raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}, got {estimator!r}")
@@ -107,8 +108,6 @@ class PreferenceMetric:
             raise ValueError(f"eps must be positive, got {eps!r}")
         if ramp not in RAMPS:
             raise ValueError(f"ramp must be one of {', '.join(RAMPS)}, got {ramp!r}")
-        if weighting not in ("equal", "lambda"):
-            raise ValueError(f"weighting must be 'equal' or 'lambda', got {weighting!r}")
         if not 1 <= every < float("inf") or every != int(every):
             raise ValueError(f"every must be a whole number of steps, at least 1, got {every!r}")
         if dtype not in (None, torch.float32, torch.float64):
@@ -123,7 +122,7 @@ class PreferenceMetric:
         self.every = int(every)
         self.dtype = dtype
         self.seed = seed
-        self.weighting = weighting
+        self.normalise = normalise
 
         self.steps = 0
         self.wait = 0  # steps until the averages are updated again
@@ -131,10 +130,11 @@ class PreferenceMetric:
         self.averages: dict[Tensor, Averages] = {}
         self.used: str | None = None  # the estimator in use, once the first step has been taken
         self.constant: dict[int, float] = {}  # lambda_i of the objectives in the collapsed average
+        self.norms: dict[int, float] = {}  # |g_i| as last measured, if the averages are normalised
 
     def __repr__(self) -> str:
         options = ["estimator", "beta", "eps", "rampup", "ramp", "bias_correction", "floor", "every", "dtype", "seed"]
-        shown = (f"{name}={getattr(self, name)!r}" for name in [*options, "weighting"])
+        shown = (f"{name}={getattr(self, name)!r}" for name in [*options, "normalise"])
         return f"PreferenceMetric({', '.join(shown)})"
 
     @property
@@ -170,24 +170,39 @@ class PreferenceMetric:
         i, j = (objectives[k] for k in torch.randint(len(objectives), (2,), generator=generator).tolist())
         return Measurement(estimator, True, (min(i, j), max(i, j)), generator.get_state())
 
-    def settle(self, measurement: Measurement, weights: Sequence[float], present: Sequence[int]) -> Measurement:
-        """The measurement, once lambda is known: a collapsed average of another lambda has to start anew."""
+    def settle(
+        self,
+        measurement: Measurement,
+        weights: Sequence[float],
+        present: Sequence[int],
+        directions: Sequence[Direction] = (),
+    ) -> Measurement:
+        """The measurement, once lambda and the directions are known.
+
+        A collapsed average of another lambda has to start anew, and normalised ones need the norms.
+        """
+        if self.normalise:
+            measurement = replace(measurement, norms={**self.norms, **self._norms(measurement, directions)})
         if all(self.constant.get(i, weights[i]) == weights[i] for i in present):
             return measurement
         warnings.warn("the weights of a static solver were changed: the averages of d^2 start anew", stacklevel=4)
         return replace(measurement, restart=True, active=True)
 
+    def _norms(self, measurement: Measurement, directions: Sequence[Direction]) -> dict[int, float]:
+        """|g_i| over all parameters, for the objectives that the estimator sees by themselves in this step."""
+        parts: dict[int, list[Tensor]] = {}
+        for x in (self._as_seen(x, measurement) for x in directions):
+            for key, row in zip(x.keys, x.rows, strict=True):
+                parts.setdefault(key, []).append(row)
+        largest = torch.finfo(torch.float32).max ** 0.5  # where the sum of squares overflows, any large number will do
+        return {key: min(float(torch.nn.utils.get_total_norm(rows)), largest) for key, rows in parts.items()}
+
     def precondition(self, x: Direction, beta: float, measurement: Measurement) -> Tensor:
         """d / M for one parameter, with this step's gradients in the averages; the averages stay as they are."""
         averages, x, pairs = self._measured(x, measurement)
         C = self._curvature(averages, x, pairs, beta)
-        # A single average that is up to date is above the floor by itself, if all samples count alike.
-        single = (
-            self.weighting == "equal"
-            and x.complete
-            and len(x.keys) == len(pairs) == 1
-            and averages.pairs in ([], pairs)
-        )
+        # A single average that is up to date is above the floor by itself.
+        single = x.complete and len(x.keys) == len(pairs) == 1 and averages.pairs in ([], pairs)
         return precondition(
             x.d,
             C,
@@ -202,7 +217,7 @@ class PreferenceMetric:
         return self._curvature(*self._measured(x, measurement), beta)
 
     def _curvature(self, averages: Averages, x: Direction, pairs: list[Pair], beta: float) -> Tensor | None:
-        return averages.curvature(x, pairs, beta**self.every, self.bias_correction, self.weighting == "lambda")
+        return averages.curvature(x, pairs, beta**self.every, self.bias_correction)
 
     def _measured(self, x: Direction, measurement: Measurement) -> tuple[Averages, Direction, list[Pair]]:
         """The averages of a parameter, the direction as they take it, and the pairs that this step measures."""
@@ -216,8 +231,7 @@ class PreferenceMetric:
             return
         x = self._view(x, measurement)
         averages = self.averages.setdefault(x.param, Averages())
-        weights = x.weights if self.weighting == "lambda" else None
-        averages.update(x.rows, x.keys, measurement.pairs(x.keys), beta**self.every, weights)
+        averages.update(x.rows, x.keys, measurement.pairs(x.keys), beta**self.every)
 
     def begin_update(self, measurement: Measurement) -> None:
         """Before the :meth:`update` of each parameter: let go of averages that no longer hold."""
@@ -234,8 +248,21 @@ class PreferenceMetric:
             self.generator.set_state(measurement.generator_state)
         if measurement.estimator == "collapsed":
             self.constant.update({i: weights[i] for i in present})
+        if measurement.norms is not None:
+            self.norms = dict(measurement.norms)
 
     def _view(self, x: Direction, measurement: Measurement) -> Direction:
+        """The direction as the averages take it: rows and weights in the estimator's own terms, d as it is."""
+        x = self._as_seen(x, measurement)
+        norms = measurement.norms
+        if norms is None:
+            return x
+        lengths = x.rows.new_tensor([norms[key] or 1.0 for key in x.keys]).view(-1, *[1] * x.d.dim())
+        weights = tuple(w * norms.get(i, 0.0) for i, w in enumerate(x.weights))
+        return replace(x, rows=x.rows / lengths, weights=weights)
+
+    @staticmethod
+    def _as_seen(x: Direction, measurement: Measurement) -> Direction:
         """What the estimator takes for objectives: the real ones, or d as if it were the only one."""
         if measurement.estimator not in ("collapsed", "marginal"):
             return x
@@ -251,7 +278,6 @@ class PreferenceMetric:
                     "F": entry.F.clone(),
                     "pairs": [list(p) for p in entry.pairs],
                     "n": list(entry.n),
-                    **({"mass": list(entry.mass)} if self.weighting == "lambda" else {}),
                 }
         return {
             "steps": self.steps,
@@ -260,6 +286,7 @@ class PreferenceMetric:
             "estimator": self.used,
             "constant": dict(self.constant),
             "averages": averages,
+            **({"norms": dict(self.norms)} if self.normalise else {}),
         }
 
     def check_state_dict(self, state: dict[str, Any], params: Sequence[Tensor], estimator: str | None) -> None:
@@ -269,13 +296,13 @@ class PreferenceMetric:
                 raise ValueError(f"the checkpoint lacks the metric's {key!r}")
         if None not in (estimator, state["estimator"]) and state["estimator"] != estimator:
             raise ValueError(f"the checkpoint was made with estimator {state['estimator']!r}, here it is {estimator!r}")
+        if ("norms" in state) != self.normalise:
+            raise ValueError(f"the checkpoint's averages were not made with normalise={self.normalise}")
         for index, entry in state["averages"].items():
             for key in ("F", "pairs", "n"):
                 if key not in entry:
                     raise ValueError(f"the checkpoint's averages of parameter {index} lack {key!r}")
             F, pairs, n = entry["F"], entry["pairs"], entry["n"]
-            if len(entry.get("mass", ())) != (len(pairs) if self.weighting == "lambda" else 0):
-                raise ValueError(f"the checkpoint's averages were not made with weighting={self.weighting!r}")
             if index >= len(params):
                 raise ValueError(f"the checkpoint has averages of parameter {index}; there are {len(params)}")
             if tuple(F.shape[1:]) != tuple(params[index].shape) or not len(F) == len(pairs) == len(n):
@@ -289,12 +316,13 @@ class PreferenceMetric:
         self.generator.set_state(state["generator"].cpu())
         self.used = state["estimator"]
         self.constant = dict(state["constant"])
+        self.norms = dict(state.get("norms", {}))
         self.averages.clear()
         for index, entry in state["averages"].items():
             param = params[index]
             F = entry["F"].to(device=param.device, dtype=self.compute_dtype(param), copy=True)
             pairs = [(int(i), int(j)) for i, j in entry["pairs"]]
-            self.averages[param] = Averages(pairs, list(entry["n"]), F, list(entry.get("mass", ())))
+            self.averages[param] = Averages(pairs, list(entry["n"]), F)
 
 
 def _rampup_steps(rampup: int | float, total_steps: int | None) -> int:

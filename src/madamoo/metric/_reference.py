@@ -20,13 +20,13 @@ class ReferenceMetric:
         ramp: str = "largest",
         bias_correction: bool = True,
         floor: bool = True,
-        weighting: str = "equal",
+        normalise: bool = False,
     ) -> None:
         self.beta, self.eps, self.rampup, self.ramp = beta, eps, rampup, ramp
-        self.bias_correction, self.floor, self.weighting = bias_correction, floor, weighting
+        self.bias_correction, self.floor, self.normalise = bias_correction, floor, normalise
         self.F: dict[tuple[int, int], Tensor] = {}
         self.n: dict[tuple[int, int], int] = {}
-        self.mass: dict[tuple[int, int], float] = {}
+        self.norm: dict[int, float] = {}
         self.t = 0
 
     def step(
@@ -34,22 +34,19 @@ class ReferenceMetric:
     ) -> Tensor:
         """Take in the gradients ``g`` of some objectives, update the given ``pairs``, and return d / M."""
         # step 1: Fisher averages
+        if self.normalise:
+            self.norm.update({i: float(g[i].norm()) for i in g})
+            g = {i: g[i] / (self.norm[i] or 1.0) for i in g}
+            weights = [w * self.norm.get(i, 0.0) for i, w in enumerate(weights)]
         for i, j in pairs:
             old = self.F.get((i, j), torch.zeros_like(d))
-            q = abs(weights[i] * weights[j]) if self.weighting == "lambda" else 1.0
-            self.F[i, j] = self.beta * old + (1 - self.beta) * q * g[i] * g[j]
-            self.mass[i, j] = self.beta * self.mass.get((i, j), 0.0) + (1 - self.beta) * q
+            self.F[i, j] = self.beta * old + (1 - self.beta) * g[i] * g[j]
             self.n[i, j] = self.n.get((i, j), 0) + 1
         # step 2: assemble the metric
         C = torch.zeros_like(d)
         for (i, j), F in self.F.items():
-            both = 1 if i == j else 2
-            if self.mass[i, j] == 0:
-                continue
-            F_hat = F / self.mass[i, j]
-            if not self.bias_correction:
-                F_hat = F_hat * (1 - self.beta ** self.n[i, j])
-            C = C + both * weights[i] * weights[j] * F_hat
+            F_hat = F / (1 - self.beta ** self.n[i, j]) if self.bias_correction else F
+            C = C + (1 if i == j else 2) * weights[i] * weights[j] * F_hat
         C = torch.maximum(C, (1 - self.beta) * d * d) if self.floor else torch.clamp(C, min=0)
         root = torch.sqrt(C + self.eps)
         alpha = min(1.0, self.t / self.rampup) if self.rampup else 1.0

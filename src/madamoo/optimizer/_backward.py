@@ -186,8 +186,6 @@ def write(opt: MultiObjective, after: Pending, params: list[Tensor], scale: floa
     ones = [float(i in after.present) for i in range(len(weights))]
     betas = _betas(opt)
     metric, measurement = opt.metric, after.measurement
-    if metric is not None and measurement is not None:
-        measurement = after.measurement = metric.settle(measurement, weights, after.present)
     directions = []
     for param, rows in zip(params, after.rows, strict=True):
         if rows is not None:
@@ -200,7 +198,10 @@ def write(opt: MultiObjective, after: Pending, params: list[Tensor], scale: floa
                 mask = after.solver.masks(rows.stack.to(dtype), rows.keys)
             directions.append(combine(param, rows, weights if follows else ones, dtype, mask))
     factor = clip_factor(directions, opt.max_norm)
-    after.directions = [(x.scaled(factor), betas[x.param]) for x in directions]
+    directions = [x.scaled(factor) for x in directions]
+    if metric is not None and measurement is not None:
+        measurement = after.measurement = metric.settle(measurement, weights, after.present, directions)
+    after.directions = [(x, betas[x.param]) for x in directions]
     results = []
     for x, beta in after.directions:
         if metric is None or measurement is None:
