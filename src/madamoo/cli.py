@@ -24,7 +24,7 @@ EXTRAS = {
     "monai": "bench",
     "ray": "ray",
     "moocore": "bench",
-    "plotly": "pareto",
+    "plotly": "report",
 }
 
 
@@ -35,6 +35,7 @@ def build_app() -> "typer.Typer":
     from .bench import command as bench
     from .demo.command import demo
     from .figures.command import figures
+    from .report.command import report
 
     def show_version(wanted: bool) -> None:
         if wanted:
@@ -57,7 +58,7 @@ def build_app() -> "typer.Typer":
         """Metric-aware multi-objective training for PyTorch."""
 
     lab = (bench.run, bench.sweep, bench.table, bench.summary, bench.ablation, bench.front, bench.collect, bench.data)
-    for command in (demo, *lab, figures):
+    for command in (demo, *lab, figures, report):
         app.command()(command)
     return app
 

@@ -362,3 +362,35 @@ def test_a_metric_that_rests_is_measured_all_the_same():
     train(net, opt, 7)
     assert steps(probe) == [0, 2, 4, 6]
     assert all(row["effects"]["preference"]["0"] is not None for row in probe.rows)
+
+
+@pytest.mark.parametrize("options", [{"exact": True}, {"shadow": True}], ids=str)
+def test_a_probe_that_is_saved_and_loaded_goes_on_as_if_nothing_had_happened(tmp_path, options):
+    """At every step of the grid and beside it; and the row that waits is not lost."""
+
+    def watch(opt, folder, **more):
+        own = {key: PreferenceMetric("full", rampup=3) if key == "shadow" else value for key, value in options.items()}
+        return diagnostics.attach(opt, every=3, sinks=[folder], **own, **more)
+
+    def read(folder):
+        return [{**row, "seconds": None} for row in diagnostics.read(folder)]
+
+    estimator = "full" if "exact" in options else None
+    net = Net()
+    opt = wrap(net, "uw", estimator)
+    watch(opt, tmp_path / "whole")
+    train(net, opt, 11)
+    opt.run.probes[0].close()
+    for stop in range(1, 11):
+        net = Net()
+        opt = wrap(net, "uw", estimator)
+        first = watch(opt, tmp_path / str(stop))
+        train(net, opt, stop)
+        state = first.state_dict()
+        opt.run.probes = ()  # killed: nothing is handed over any more
+        second = watch(opt, tmp_path / str(stop))
+        second.load_state_dict(state)
+        train(net, opt, 11 - stop, start=stop)
+        second.close()
+        assert read(tmp_path / str(stop)) == read(tmp_path / "whole")
+    assert [row["step"] for row in read(tmp_path / "whole")] == [0, 3, 6, 9]

@@ -18,7 +18,7 @@ Record = dict[str, Any]
 
 REQUIRED = ("config", "status", "metrics", "validation", DIGEST)
 IDENTITY = tuple(field.name for field in fields(Config))
-NOT_OURS = "epochs.jsonl"  # lies in run folders: a row an epoch
+NOT_OURS = ("epochs.jsonl", "diagnostics.jsonl")  # lie in run folders: a row an epoch, a row a measured step
 CURVE_POINTS = 40
 
 
@@ -68,7 +68,7 @@ def _read(root: Path) -> Iterator[Record]:
         raise FileNotFoundError(f"there is no file or folder {root} to read runs from")
     files = sorted(root.rglob("*")) if root.is_dir() else [root]
     for path in files:
-        if path.suffix == ".jsonl" and path.name != NOT_OURS and path.is_file():
+        if path.suffix == ".jsonl" and path.name not in NOT_OURS and path.is_file():
             yield from _read_lines(path)
     for path in files:
         if path.name == "run.json" and not path.parent.name.startswith(PART) and path.is_file():

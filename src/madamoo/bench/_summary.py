@@ -113,8 +113,8 @@ def render_summary(cells: Sequence[CellSummary], format: str = "text") -> str:
     ]
     title = f"What MAdam gains, in per cent of the error: {TITLES[cells[0].rate]}" if cells else "No cells"
     notes = [
-        _in_words("Adam", counts([cell.over_adam for cell in cells])),
-        _in_words("Adam twice", counts([cell.over_control for cell in cells])),
+        in_words("Adam", counts([cell.over_adam for cell in cells])),
+        in_words("Adam twice", counts([cell.over_control for cell in cells])),
         "Mean over paired seeds with its 95 % t-interval; marked where the interval does not hold zero. "
         "Weights moved: the part of the solver's total weight that changes hands from one step to the next.",
     ]
@@ -128,7 +128,7 @@ def _cell(gain: Gain | None) -> Cell:
     return Cell(f"{gain.mean:+.1f}{spread}", gain.significant != 0)
 
 
-def _in_words(baseline: str, found: dict[str, Any]) -> str:
+def in_words(baseline: str, found: dict[str, Any]) -> str:
     if not found["cells"]:
         return f"Against {baseline}: nothing to compare."
     return (

@@ -99,13 +99,21 @@ def sweep(
     threads: int = 1,
     data_dir: Path | None = None,
     keep_checkpoints: bool = False,
+    diagnose: bool = False,
 ) -> Iterator[Outcome]:
     """Do the runs, each in its folder below ``root``; yields each one's record, or what went wrong with it."""
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
     root = root.absolute()  # a worker may be elsewhere
     data_dir = None if data_dir is None else data_dir.expanduser().absolute()
-    work = partial(_run_one, root=root, data_dir=data_dir, threads=threads, keep_checkpoint=keep_checkpoints)
+    work: Work = partial(
+        _run_one,
+        root=root,
+        data_dir=data_dir,
+        threads=threads,
+        keep_checkpoint=keep_checkpoints,
+        diagnose=diagnose,
+    )
     if engine == "serial":
         for config in configs:
             yield config, work(config)
@@ -115,12 +123,10 @@ def sweep(
         yield from _in_processes(work, configs, min(count or max(1, cores() // threads), max(1, len(configs))))
 
 
-def _run_one(
-    config: Config, *, root: Path, data_dir: Path | None, threads: int, keep_checkpoint: bool
-) -> dict[str, Any] | Exception:
+def _run_one(config: Config, *, root: Path, **options: Any) -> dict[str, Any] | Exception:
     """One run; its failure is a result, so that it stops no other."""
     try:
-        return train(config, config.folder(root), data_dir=data_dir, threads=threads, keep_checkpoint=keep_checkpoint)
+        return train(config, config.folder(root), **options)
     except Busy as error:
         return error
     except Exception as error:  # in words: not every exception can be sent from one process to another

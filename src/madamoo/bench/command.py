@@ -23,6 +23,7 @@ Model = Annotated[str | None, typer.Option(help="Name with options, as mlp:width
 Workers = Annotated[int | None, typer.Option(help="Runs at a time; default: one a core.", min=1)]
 Engine = Annotated[str, typer.Option(help="process, serial or ray.")]
 Threads = Annotated[int, typer.Option(help="Threads a run.", min=1)]
+Diagnose = Annotated[bool, typer.Option(help="Measure what the metrics do to the signs; it takes time, no more.")]
 Results = Annotated[Path, typer.Option("--results", "--out", help="Folder of the runs and records.", metavar="DIR")]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,6 +68,7 @@ def run(
     data_dir: DataDir = None,
     threads: Annotated[int | None, typer.Option(help="Default: the profile's.", min=1)] = None,
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints, at most.", min=0.0)] = 10.0,
+    diagnose: Diagnose = True,
 ) -> None:
     """Train once. Killed and started again, it goes on where it was; a finished run is not repeated."""
     from ._config import configure, problem_of
@@ -99,6 +101,7 @@ def run(
             data_dir=data_dir,
             threads=threads,
             checkpoint_every=checkpoint_every,
+            diagnose=diagnose,
             report=progress.epoch,
         )
     if not progress.rows:
@@ -136,6 +139,7 @@ def sweep(
     threads: Threads = 1,
     data_dir: DataDir = None,
     keep_checkpoints: Annotated[bool, typer.Option(help="Keep the checkpoints of finished runs.")] = False,
+    diagnose: Diagnose = False,
     dry_run: Annotated[bool, typer.Option(help="Print the plan and stop.")] = False,
 ) -> None:
     """Train a whole grid. Stopped and started again, it does only what is missing."""
@@ -153,7 +157,7 @@ def sweep(
         model=model,
         schedule=schedule,
     )
-    _do(configs, results, engine, workers, threads, data_dir, keep_checkpoints, dry_run)
+    _do(configs, results, engine, workers, threads, data_dir, keep_checkpoints, diagnose, dry_run)
 
 
 def _listed(text: str) -> list[str]:
@@ -170,6 +174,7 @@ def _do(
     threads: int,
     data_dir: Path | None,
     keep_checkpoints: bool = False,
+    diagnose: bool = False,
     dry_run: bool = False,
 ) -> None:
     """Do the missing runs behind a progress bar; ends the command with an error if one failed."""
@@ -205,6 +210,7 @@ def _do(
             threads=threads,
             data_dir=data_dir,
             keep_checkpoints=keep_checkpoints,
+            diagnose=diagnose,
         ):
             progress.done(config, outcome)
             if is_busy(outcome):

@@ -17,6 +17,7 @@ from madamoo.diagnostics import state_bytes
 from ._config import Config, problem_of
 from ._cost import describe_environment, peak_memory, reset_peak_memory
 from ._data import data_root
+from ._diagnosis import attach
 from ._folder import ENDED, RunFolder
 from ._front_training import FrontTraining, RayTraining, train_rays
 from ._methods import is_conditioned, is_of_all_rays, is_of_one_ray
@@ -41,9 +42,13 @@ def train(
     threads: int | None = None,
     checkpoint_every: float = CHECKPOINT_EVERY,
     keep_checkpoint: bool = True,
+    diagnose: bool = False,
     report: Report | None = None,
 ) -> dict[str, Any]:
-    """Do the run, or what is left of it, and return its record. ``report`` gets each epoch's row."""
+    """Do the run, or what is left of it, and return its record. ``report`` gets each epoch's row.
+
+    ``diagnose`` leaves ``diagnostics.jsonl`` in the folder as well; the run is the same, bit for bit, but for its time.
+    """
     files = RunFolder(folder)
     with files.locked():
         record = files.read(config)
@@ -52,7 +57,7 @@ def train(
         benchmark, profile = problem_of(config)
         if is_of_all_rays(config.solver):
             again = partial(train, data_dir=data_dir, threads=threads, checkpoint_every=checkpoint_every,
-                            keep_checkpoint=keep_checkpoint, report=report)  # fmt: skip
+                            keep_checkpoint=keep_checkpoint, diagnose=diagnose, report=report)  # fmt: skip
             record = train_rays(config, benchmark, folder, again)
             files.write(record)
             return record
@@ -68,6 +73,7 @@ def train(
             if state is not None:
                 training.load_state_dict(state["training"])
                 resumed = training.step
+            probe = attach(training, folder, state and state.get("probe")) if diagnose else None
             record = {
                 "config": asdict(config),
                 "status": "running",
@@ -80,12 +86,15 @@ def train(
                 "metric": repr(getattr(training.optimizer, "metric", None)),  # in full, should a default change one day
                 "parameters": sum(p.numel() for p in training.model.parameters()),
                 "environment": describe_environment(device),
+                "diagnosed": probe and probe.every,  # one step in so many, which takes longer
             }
             files.write(record)
             files.write_epochs(training.epochs)  # those after the checkpoint come again
 
             def save() -> None:
-                files.save(config, {"training": training.state_dict(), "threads": threads})
+                # The probe first: it writes the row that it still holds, which a run resumed from here would not see.
+                watching = {} if probe is None else {"probe": probe.state_dict()}
+                files.save(config, {"training": training.state_dict(), "threads": threads, **watching})
 
             reset_peak_memory(device)
             _run(training, files, save, checkpoint_every, report)

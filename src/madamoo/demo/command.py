@@ -8,7 +8,7 @@ import typer
 
 def demo(
     out: Annotated[
-        Path, typer.Option(help="Folder for the page, the figures and the numbers.", metavar="FOLDER", writable=True)
+        Path, typer.Option(help="Folder for the page and the numbers.", metavar="FOLDER", writable=True)
     ] = Path("demo-out"),
     seeds: Annotated[int, typer.Option(help="Training runs on the images for each solver and optimizer.", min=1)] = 3,
     epochs: Annotated[int, typer.Option(help="Epochs of a training run; at 20, Adam's accuracy is flat.", min=1)] = 20,

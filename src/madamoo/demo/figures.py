@@ -1,189 +1,176 @@
-"""The demo's figures, in colours of medium lightness and without a background: readable on white and on black."""
+"""The demo's own figures, in the style of every report."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import matplotlib
 import numpy as np
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from madamoo.bench.benchmarks.digits import Digits
+from madamoo.report.figures import MUTED, PAPER, Series, colour, curves, dots, layout, title
+from madamoo.report.page import Figure
 
 from .contenders import ADAM, CONTENDERS, CONTROL, MADAM
-from .quadratics import PHASES, PROBLEM, Fixed, Switching, optimum
-from .summary import Results, differences
+from .quadratics import PHASES, PROBLEM, Array, Fixed, Switching, optimum
+from .summary import differences
 from .training import PROFILE, SOLVERS, Run
 
-INK = "#767676"  # text and axes: the grey that stands out equally from white and from black; the page replaces it
-COLOURS = {ADAM: "#c8650b", CONTROL: "#8c6bd8", MADAM: "#2a7fd4"}
-LINES = {ADAM: "--", CONTROL: ":", MADAM: "-"}
-SIZE = (5.2, 3.6)  # inches; small enough for the text to stay legible on a phone
-
-STYLE: dict[Any, Any] = {
-    "font.size": 10.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.2,
-    "legend.frameon": False,
-    "lines.linewidth": 1.8,
-    "svg.fonttype": "none",  # text stays text: small files that can be searched and read aloud
-    "savefig.transparent": True,
-    **{key: INK for key in ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")},
-    **{key: INK for key in ("axes.titlecolor", "grid.color")},
-}
+HUES = {ADAM: 1, CONTROL: 2, MADAM: 0}
+DASHES = {ADAM: "dash", CONTROL: "dot", MADAM: "solid"}
 
 
-def draw(results: Results) -> dict[str, tuple[Figure, str]]:
-    """All figures by name, each with a description for those who cannot see it."""
-    figures: dict[str, tuple[Figure, str]] = {}
-    with matplotlib.rc_context(STYLE):
-        figures["switching-gap"] = _gap(results.switching), "Loss above its minimum, by step, on a log scale"
-        figures["switching-paths"] = _switching_paths(results.switching), "Paths as the preference switches"
-        for k, preference in enumerate(dict.fromkeys(run.preference for run in results.fixed)):
-            fixed = [run for run in results.fixed if run.preference == preference]
-            figures[f"fixed-{k + 1}"] = _fixed_paths(fixed), f"Paths from three starts under preference {preference}"
-        figures["fixed-distances"] = _fixed_distances(results.fixed), "Distance to the optimum, by step, on a log scale"
-        figures["digits-samples"] = _samples(), "Six of the composed two-digit images with their labels"
-        for solver in SOLVERS:
-            runs = [run for run in results.runs if run.solver == solver]
-            figures[f"digits-{solver.lower()}"] = _curves(runs, solver), f"Test accuracy by epoch with {solver}"
-        figures["digits-differences"] = _differences(results.runs), f"{MADAM} minus {ADAM}, by solver and seed"
-    return figures
-
-
-def save(figure: Figure, folder: Path, name: str) -> str:
-    """Write NAME.svg and NAME.png; returns the SVG's text."""
-    # The salt makes the same figure the same file each time.
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
-        figure.savefig(folder / f"{name}.png", dpi=160)
-        figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
-    return (folder / f"{name}.svg").read_text(encoding="utf-8")
-
-
-def _axes(title: str, x: str, y: str) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=SIZE, layout="constrained")
-    axes = figure.add_subplot(title=title, xlabel=x, ylabel=y)
-    return figure, axes
-
-
-def _gap(runs: Sequence[Switching]) -> Figure:
-    figure, axes = _axes("Switching preference", "step", "loss above the optimum")
+def switching_gap(runs: Sequence[Switching]) -> Figure:
     steps = runs[0].gaps.shape[1]
-    for run in runs:
-        gaps = run.gaps.ravel()
-        axes.plot(
-            np.arange(1, len(gaps) + 1), gaps, LINES[run.contender], c=COLOURS[run.contender], label=run.contender
-        )
-    axes.set_yscale("log")
-    for k, preference in enumerate(PHASES):
-        axes.axvline(k * steps, color=INK, lw=0.8)
-        label = ", ".join(f"{p:g}" for p in preference)
-        axes.text((k + 0.5) * steps, 0.98, label, transform=axes.get_xaxis_transform(), ha="center", va="top", size=9)
-    axes.set_xlim(0, len(PHASES) * steps)
-    axes.set_ylim(top=axes.get_ylim()[1] * 30)  # room for the preferences
-    figure.legend(loc="outside lower center", ncols=len(runs))  # the curves leave no room inside
-    return figure
+    series = [_line(run.contender, list(range(1, run.gaps.size + 1)), run.gaps.ravel()) for run in runs]
+    figure = curves(
+        "Switching preference",
+        series,
+        "step",
+        "loss above the optimum",
+        caption="The preference of each phase stands above it.",
+        log=True,
+        height=380,
+    )
+    marks = [
+        {"x": (k + 0.5) * steps, "y": 1, "yref": "paper", "yanchor": "top", "showarrow": False, "text": _vector(p)}
+        for k, p in enumerate(PHASES)
+    ]
+    walls = [
+        {"type": "line", "x0": k * steps, "x1": k * steps, "y0": 0, "y1": 1, "yref": "paper",
+         "line": {"color": MUTED, "width": 1}}
+        for k in range(1, len(PHASES))
+    ]  # fmt: skip
+    return Figure(
+        figure.title,
+        figure.data,
+        {**figure.layout, "annotations": marks, "shapes": walls},
+        figure.caption,
+        figure.height,
+    )
 
 
-def _switching_paths(runs: Sequence[Switching]) -> Figure:
-    figure, axes = _axes("Switching preference: where they went", "$x_1$", "$x_2$")
-    _pareto_set(axes)
-    for run in runs:
-        path = run.path.reshape(-1, 2)
-        axes.plot(*path.T, LINES[run.contender], c=COLOURS[run.contender], label=run.contender, lw=1.3)
-    for preference in PHASES[:2]:
-        axes.plot(*optimum(preference).numpy(), "*", ms=13, c=INK)
-    axes.legend(loc="upper right")
-    axes.set_aspect("equal", adjustable="datalim")
-    return figure
+def switching_paths(runs: Sequence[Switching]) -> Figure:
+    paths = [_path(run.contender, run.path.reshape(-1, 2), run.contender) for run in runs]
+    stars = [_star(preference) for preference in PHASES[:2]]
+    caption = "Grey: the Pareto set. Stars: the optima of the two preferences."
+    return _plane("Where they went", [_pareto_set(), *paths, *stars], caption)
 
 
-def _fixed_paths(runs: Sequence[Fixed]) -> Figure:
+def fixed_paths(runs: Sequence[Fixed]) -> Figure:
+    """From each start, under one preference."""
     preference = runs[0].preference
-    figure, axes = _axes(f"Preference ({preference[0]:g}, {preference[1]:g})", "$x_1$", "$x_2$")
-    _contours(axes, preference)
-    _pareto_set(axes)
+    data = [_contours(preference), _pareto_set()]
     for run in sorted(runs, key=lambda run: run.contender == ADAM):  # Adam's dashes on top: the paths are close
-        label = f"{run.contender}: ends {run.distances[-1]:.2g} away"
-        for path in run.paths:
-            axes.plot(*path.T, LINES[run.contender], c=COLOURS[run.contender], label=label)
-            label = "_"  # one entry in the legend for all starts
-    for start in runs[0].paths[:, 0]:
-        axes.plot(*start, "o", c=INK, ms=5)
-    axes.plot(*optimum(preference).numpy(), "*", ms=13, c=INK)
-    axes.legend(loc="lower center")
-    return figure
+        name = f"{run.contender}: ends {run.distances[-1]:.2g} away"
+        data += [{**_path(run.contender, path, name), "showlegend": k == 0} for k, path in enumerate(run.paths)]
+    return _plane(f"Preference ({_vector(preference)})", [*data, _star(preference)], "")
 
 
-def _fixed_distances(runs: Sequence[Fixed]) -> Figure:
-    figure, axes = _axes("Fixed preferences: distance to the optimum", "step", "distance")
+def fixed_distances(runs: Sequence[Fixed]) -> Figure:
+    series = []
     for contender in dict.fromkeys(run.contender for run in runs):
         distances = np.array([run.distances for run in runs if run.contender == contender])
-        axes.plot(distances.T, c=COLOURS[contender], lw=0.7, alpha=0.6)
-        axes.plot(distances.mean(axis=0), LINES[contender], c=COLOURS[contender], label=contender)
-    axes.set_yscale("log")
-    axes.legend(loc="lower left")
-    return figure
+        series.append(_line(contender, list(range(distances.shape[1])), distances.mean(axis=0)))
+    caption = "Mean over the three preferences and the starts."
+    return curves("Distance to the optimum", series, "step", "distance", caption=caption, log=True, height=380)
 
 
-def _pareto_set(axes: Axes) -> None:
-    shares = np.linspace(0, 1, 101)
-    points = torch.stack([optimum((float(s), float(1 - s))) for s in shares]).numpy()
-    axes.plot(*points.T, c=INK, lw=1, alpha=0.7, label="Pareto set")
-
-
-def _contours(axes: Axes, preference: tuple[float, float]) -> None:
-    x, y = np.meshgrid(np.linspace(-3, 3, 121), np.linspace(-2, 3, 101))
-    offsets = np.stack([x, y], axis=-1)[..., None, :] - PROBLEM.centres.numpy()
-    values = 0.5 * np.einsum("yxki,kij,yxkj,k->yx", offsets, PROBLEM.hessians.numpy(), offsets, np.array(preference))
-    levels = values.min() + np.geomspace(0.02, np.ptp(values), 9)
-    axes.contour(x, y, values, levels, colors=INK, alpha=0.3, linewidths=0.8)
-
-
-def _samples(count: int = 6) -> Figure:
-    figure = Figure(figsize=(SIZE[0], 1.3), layout="constrained")
+def samples(count: int = 6) -> Figure:
+    """Some of the images, one beside the other, with their labels."""
     data = Digits().load(None, PROFILE, seed=0).train
-    for k, axes in enumerate(figure.subplots(1, count)):
-        axes.imshow(data.inputs[k].numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-        axes.set_title(" | ".join(str(int(y[k])) for y in data.targets), size=10.5)
-        axes.axis("off")
-    return figure
+    size = data.inputs.shape[-1]
+    gap = np.full((size, 2), np.nan)
+    row = np.concatenate([part for k in range(count) for part in (data.inputs[k].numpy(), gap)], axis=1)
+    labels = [
+        {"x": k * (size + 2) + (size - 1) / 2, "y": -1.6, "showarrow": False,
+         "text": " | ".join(str(int(y[k])) for y in data.targets)}
+        for k in range(count)
+    ]  # fmt: skip
+    shade = [[0, "rgb(20,20,20)"], [1, "rgb(245,245,245)"]]  # the same in the dark: they are pictures
+    trace = {"type": "heatmap", "z": row.tolist(), "colorscale": shade, "showscale": False, "hoverinfo": "skip"}
+    hidden = {"visible": False}
+    own = layout(
+        xaxis={**hidden, "constrain": "domain"},
+        yaxis={**hidden, "scaleanchor": "x", "autorange": "reversed"},
+        margin={"l": 0, "r": 0, "t": 0, "b": 0},
+        annotations=labels,
+    )
+    return Figure("Six of the images", [trace], own, "With the labels of both tasks.", 130)
 
 
-def _curves(runs: Sequence[Run], solver: str) -> Figure:
-    figure, axes = _axes(solver, "epoch", "test accuracy (%)")
+def accuracy(runs: Sequence[Run], solver: str) -> Figure:
+    """Test accuracy by epoch: the mean over seeds, and each of them faintly."""
+    series = []
     for contender in CONTENDERS:
-        curves = [run.curve for run in runs if run.contender == contender]
-        if not curves:
-            continue
-        epochs = range(1, len(curves[0]) + 1)
-        for curve in curves:
-            axes.plot(epochs, curve, c=COLOURS[contender], lw=0.7, alpha=0.5)
-        mean = [fmean(values) for values in zip(*curves, strict=True)]
-        axes.plot(epochs, mean, LINES[contender], c=COLOURS[contender], label=contender)
-    best = max(run.final for run in runs)
-    axes.set_ylim(best - 25, best + 2)  # where the optimizers differ; the first epochs are below
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend(loc="lower right")
-    return figure
+        lines = [run.curve for run in runs if (run.solver, run.contender) == (solver, contender)]
+        if lines:
+            x = list(range(1, len(lines[0]) + 1))
+            series += [_line(contender, x, y, listed=False, width=0.8, opacity=0.4) for y in lines if len(lines) > 1]
+            series.append(_line(contender, x, [fmean(values) for values in zip(*lines, strict=True)]))
+    best = max(run.final for run in runs if run.solver == solver)
+    bounds = (best - 25, best + 2)  # where the optimizers differ; the first epochs are below
+    return curves(solver, series, "epoch", "test accuracy, %", bounds=bounds, log=False)
 
 
-def _differences(runs: Sequence[Run]) -> Figure:
-    figure, axes = _axes(f"{MADAM} minus {ADAM}, pairs with the same seed", "solver", "points of test accuracy")
-    axes.axhline(0, color=INK, lw=1)
-    for k, solver in enumerate(SOLVERS):
-        gains = differences(runs, solver, MADAM, ADAM)
-        axes.plot([k] * len(gains), gains, "o", c=COLOURS[MADAM], label="one seed" if k == 0 else "_")
-        axes.plot([k - 0.2, k + 0.2], [fmean(gains)] * 2, c=COLOURS[MADAM], label="mean" if k == 0 else "_")
-    axes.set_xticks(range(len(SOLVERS)), SOLVERS)
-    axes.set_xlim(-0.5, len(SOLVERS) - 0.5)
-    axes.legend()
-    return figure
+def gains(runs: Sequence[Run]) -> Figure:
+    found = [differences(runs, solver, MADAM, ADAM) for solver in SOLVERS]
+    groups = [(f"seed {k}", HUES[MADAM], [gain[k] for gain in found]) for k in range(len(found[0]))]
+    caption = "A dot a seed; right of zero MAdam is ahead."
+    figure = dots(f"{MADAM} minus {ADAM}", groups, SOLVERS, "points of test accuracy", caption=caption, zero=True)
+    return Figure(figure.title, figure.data, {**figure.layout, "showlegend": False}, figure.caption, 320)
+
+
+def _line(contender: str, x: Sequence[int], y: Any, **style: Any) -> Series:
+    return Series(contender, x, [float(v) for v in y], HUES[contender], DASHES[contender], **style)
+
+
+def _plane(heading: str, data: Sequence[dict[str, Any]], caption: str) -> Figure:
+    own = layout(xaxis={"title": title("x₁")}, yaxis={"title": title("x₂"), "scaleanchor": "x"}, showlegend=True)
+    return Figure(heading, data, own, caption, 380)
+
+
+def _path(contender: str, points: Array, name: str) -> dict[str, Any]:
+    line = {"color": colour(HUES[contender]), "dash": DASHES[contender], "width": 1.5}
+    x, y = points.T.tolist()
+    return {"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, "name": name, "hoverinfo": "name"}
+
+
+def _star(preference: tuple[float, float]) -> dict[str, Any]:
+    x, y = optimum(preference).tolist()
+    marker = {"symbol": "star", "size": 14, "color": MUTED, "line": {"color": PAPER, "width": 1}}
+    return {"type": "scatter", "mode": "markers", "x": [x], "y": [y], "marker": marker, "showlegend": False,
+            "hovertext": f"optimum of ({_vector(preference)})", "hoverinfo": "text"}  # fmt: skip
+
+
+def _pareto_set() -> dict[str, Any]:
+    points = torch.stack([optimum((s, 1 - s)) for s in np.linspace(0, 1, 51).tolist()])
+    x, y = points.T.tolist()
+    return {"type": "scatter", "mode": "lines", "x": x, "y": y, "line": {"color": MUTED, "width": 1},
+            "showlegend": False, "hoverinfo": "skip"}  # fmt: skip
+
+
+def _contours(preference: tuple[float, float]) -> dict[str, Any]:
+    x, y = np.linspace(-3, 3, 61), np.linspace(-2, 3, 51)
+    offsets = np.stack(np.meshgrid(x, y), axis=-1)[..., None, :] - PROBLEM.centres.numpy()
+    values = 0.5 * np.einsum("yxki,kij,yxkj,k->yx", offsets, PROBLEM.hessians.numpy(), offsets, np.array(preference))
+    z = np.log(values - values.min() + 0.02)  # even steps of the logarithm
+    contours = {"coloring": "none", "showlabels": False, "start": float(z.min()), "end": float(z.max()), "size": 0.6}
+    return {
+        "type": "contour",
+        "x": x.tolist(),
+        "y": y.tolist(),
+        "z": z.round(4).tolist(),
+        "contours": contours,
+        "line": {"color": MUTED, "width": 0.5},
+        "opacity": 0.5,
+        "showscale": False,
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
+
+
+def _vector(preference: Sequence[float]) -> str:
+    return ", ".join(f"{p:g}" for p in preference)

@@ -1,51 +1,77 @@
-"""The report: one HTML page that needs nothing else, neither a network nor the files beside it."""
+"""The demo's page: its words, and where its tables and figures stand."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from html import escape
-from importlib.resources import files
-from string import Template
+from collections.abc import Mapping, Sequence
 
-from .figures import INK
-from .summary import Table
+from madamoo.report import diagnosis
+from madamoo.report.page import Facts, Page, Panels, Points, Section, Table
 
-
-def write_page(
-    findings: list[str], tables: Mapping[str, Table], figures: Mapping[str, tuple[str, str]], facts: Mapping[str, str]
-) -> str:
-    """The page's text. ``figures`` hold the SVG and a description of each; names are those in ``page.html``."""
-    template = Template(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
-    parts = {f"table_{name}": table_html(table) for name, table in tables.items()}
-    parts |= {f"figure_{name.replace('-', '_')}": inline_svg(svg, name, text) for name, (svg, text) in figures.items()}
-    parts["findings"] = "\n".join(f"<li>{escape(line)}</li>" for line in findings)
-    parts["facts"] = "\n".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in facts.items())
-    return template.substitute(parts)
+from . import figures
+from .contenders import ADAM, MADAM
+from .summary import Results
+from .training import DIAGNOSED, SOLVERS
 
 
-def table_html(table: Table) -> str:
-    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in table.header)
-    rows = "\n".join(
-        f'<tr><th scope="row">{escape(label)}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
-        for label, *cells in table.rows
+def make_page(results: Results, tables: Mapping[str, Table], findings: Sequence[str], facts: Mapping[str, str]) -> Page:
+    """The page of :mod:`madamoo.report`, with the demo's results on it."""
+    by_preference = {
+        run.preference: [r for r in results.fixed if r.preference == run.preference] for run in results.fixed
+    }
+    diagnosed = {run.contender: run.rows for run in results.runs if run.rows and run.contender in (ADAM, MADAM)}
+    return Page(
+        "MAdam against Adam, in a minute",
+        "Two small problems, every optimizer at the same learning rate, with settings tuned in nobody's favour.",
+        [
+            Section(
+                "Summary",
+                [
+                    "MAdam divides the direction that a multi-objective solver chose by the curvature of the objective "
+                    "it chose, and hands the result to Adam. “Adam twice” is the control: it whitens in the same way "
+                    "but knows nothing of the preference, so only what MAdam gains over it is due to the preference.",
+                    Points(findings),
+                ],
+            ),
+            Section(
+                "Two tilted quadratics",
+                [
+                    "Two quadratics in the plane with equal eigenvalues and different stiff directions, so that the "
+                    "curvature of the weighted sum turns with the preference. Gradients have no noise. The preference "
+                    "switches five times; the averages of every optimizer outlive the switches.",
+                    Panels([figures.switching_gap(results.switching), figures.switching_paths(results.switching)]),
+                    tables["switching"],
+                    "Under a preference that never changes the control is MAdam itself. The star is the optimum.",
+                    Panels(
+                        [
+                            *(figures.fixed_paths(runs) for runs in by_preference.values()),
+                            figures.fixed_distances(results.fixed),
+                        ]
+                    ),
+                    tables["fixed"],
+                ],
+            ),
+            Section(
+                "Two-digit images",
+                [
+                    "Two of scikit-learn's 8×8 digits on one canvas of 12×12, overlapping in the middle; one task "
+                    "reads the left digit, the other the right one. No source digit is in both the training and the "
+                    "test images. A network with a shared trunk and two heads is trained with three solvers; with the "
+                    "same seed, all optimizers get the same images in the same order and the same initial weights.",
+                    figures.samples(),
+                    tables["digits"],
+                    Panels(
+                        [*(figures.accuracy(results.runs, solver) for solver in SOLVERS), figures.gains(results.runs)]
+                    ),
+                ],
+            ),
+            Section(
+                "Diagnosis",
+                [
+                    f"What each metric does to the two tasks, measured on the runs with {DIAGNOSED} and the first "
+                    "seed. The sections below are those that madamoo report makes of any run.",
+                ],
+            ),
+            *diagnosis.sections(diagnosed),
+            Section("How this was made", [Facts(facts)]),
+        ],
     )
-    return (
-        f"<figure><figcaption><strong>{escape(table.title)}</strong> {escape(table.caption)}</figcaption>\n"
-        f'<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>\n'
-        "</figure>"
-    )
-
-
-def inline_svg(svg: str, name: str, description: str) -> str:
-    """A figure file as an element of the page: its ids made unique, its ink that of the text around it."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg)  # HTML knows them
-    svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    svg = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
-    svg = svg.replace(INK, "currentColor")
-    svg = re.sub(
-        r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', rf'<svg \1 role="img" aria-label="{escape(description)}">', svg, count=1
-    )
-    return f"<figure>{svg}</figure>"

@@ -1,4 +1,4 @@
-"""The whole demo: run everything, print the tables, write page, figures and numbers."""
+"""The whole demo: run everything, print the tables, write page and numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import time
 from functools import partial
 from pathlib import Path
 
-import sklearn  # noqa: F401  the images are made of its digits: told now if it is absent, not by a worker
+import plotly  # noqa: F401  of the page, and sklearn of the images: told now if absent, not after the work or by a worker
+import sklearn  # noqa: F401
 import torch
 from rich import box
 from rich.console import Console
@@ -17,12 +18,12 @@ from rich.table import Table as RichTable
 
 from madamoo import __version__
 from madamoo.bench.workers import gather, workers
+from madamoo.report.page import Table, write_page
 
 from .contenders import ADAM, CONTENDERS, MADAM
-from .figures import draw, save
-from .page import write_page
+from .page import make_page
 from .quadratics import FIXED, run_fixed, run_switching
-from .summary import Results, Table, as_record, digits_table, findings, fixed_table, switching_table
+from .summary import Results, as_record, digits_table, findings, fixed_table, switching_table
 from .training import plan, train
 
 
@@ -50,14 +51,10 @@ def report(out: Path, *, seeds: int, epochs: int, steps: int) -> None:
         "Versions": f"madamoo {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
         "Time": f"{seconds:.0f} s for the runs",
     }
-    folder = out / "figures"
-    folder.mkdir(exist_ok=True)
-    figures = {name: (save(figure, folder, name), text) for name, (figure, text) in draw(results).items()}
-    page, numbers = out / "index.html", out / "results.json"
-    page.write_text(write_page(lines, tables, figures, facts), encoding="utf-8")
+    page, numbers = write_page(make_page(results, tables, lines, facts), out / "index.html"), out / "results.json"
     record = {"facts": facts, "findings": lines, **as_record(results)}
     numbers.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    console.print(f"\nPage:    {page}\nNumbers: {numbers}\nFigures: {folder}", highlight=False, soft_wrap=True)
+    console.print(f"\nPage:    {page}\nNumbers: {numbers}", highlight=False, soft_wrap=True)
 
 
 def _run(console: Console, seeds: int, epochs: int, steps: int) -> Results:
@@ -90,5 +87,5 @@ def _rich(table: Table) -> RichTable:
     for k, name in enumerate(table.header):
         shown.add_column(name, justify="right" if k else "left")
     for row in table.rows:
-        shown.add_row(*row)
+        shown.add_row(*map(str, row))
     return shown

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
 from madamoo.bench import configure, is_static
+from madamoo.bench._diagnosis import attach
 from madamoo.bench.benchmarks.digits import Digits
 from madamoo.bench.training import Training
 
 from .contenders import ADAM, CONTENDERS, CONTROL, MADAM
 
 SOLVERS = ("LS", "UW", "CAGrad")
+DIAGNOSED = "CAGrad"
 OPTIMIZERS = {ADAM: "adam", CONTROL: "marginal", MADAM: "madam"}  # as the lab calls them
 PROFILE = Digits.profiles["cpu"]
 
@@ -26,6 +29,7 @@ class Run:
     seed: int
     accuracy: list[list[float]]
     seconds: float
+    rows: list[dict[str, Any]] = field(default_factory=list)  # of a probe, where there was one
 
     @property
     def curve(self) -> list[float]:
@@ -50,15 +54,22 @@ def plan(seeds: int) -> list[tuple[str, str, int]]:
 
 
 def train(solver: str, contender: str, seed: int, epochs: int) -> Run:
-    """One run. Data, their order and the initial weights depend on the seed alone."""
+    """One run. Data, their order and the initial weights depend on the seed alone.
+
+    The first seed's run with one of the solvers is diagnosed, which changes nothing but its time.
+    """
     problem = Digits()
     config = configure(problem.name, solver=solver, optimizer=OPTIMIZERS[contender], seed=seed, epochs=epochs)
     data = problem.load(None, PROFILE, seed)
     accuracy = []
+    rows: list[dict[str, Any]] = []
     with torch.random.fork_rng(devices=[]):
         training = Training(config, problem, PROFILE, data, torch.device("cpu"))
+        probe = attach(training, rows.append) if (solver, seed) == (DIAGNOSED, 0) else None
         while not training.ended:
             if training.advance():
                 metrics, _ = training.evaluate(data.test)
                 accuracy.append([metrics["left_acc"], metrics["right_acc"]])
-    return Run(solver, contender, seed, accuracy, training.seconds)
+        if probe is not None:
+            probe.close()
+    return Run(solver, contender, seed, accuracy, training.seconds, rows)

@@ -6,7 +6,7 @@ import copy
 import time
 import warnings
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,6 +82,7 @@ class Probe:
         self.names: tuple[str, ...] | None = None
         self.count: int | None = None
         self._next = 0  # the step to be measured; a later one, if that one cannot be
+        self._first = 0  # it and every so many after it are measured
         self._sample: Sample | None = None
         self._row: Row | None = None  # of the last step, not yet handed over
         self._clock: Clock | None = None
@@ -133,6 +134,19 @@ class Probe:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a probe on the resumed run needs to go on as if nothing had happened; the row that waits is handed over.
+
+        The rows are not in it: of those in a file, drop what the checkpoint does not know yet.
+        """
+        self._hand_over()
+        return {"step": self.start + self.steps, "next": self.start + self._next}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.start, self.steps = state["step"], 0
+        self._next = state["next"] - self.start
+        self._first = self._next % self.every
 
     # What the two kinds of probe differ in.
 
@@ -202,7 +216,7 @@ class Probe:
         facts = make_row(sums, names, pending.values, pending.weights, pending.present)
         self._row = {"step": self.start + self.steps, **facts}
         self.rows.append(self._row)
-        self._next = (self.steps // self.every + 1) * self.every
+        self._next = self.steps + self.every - (self.steps - self._first) % self.every
 
     def _pieces(self, sample: Sample, pending: Pending) -> Iterator[Piece]:
         groups = {p: group for group in self.inner.param_groups for p in group["params"]}

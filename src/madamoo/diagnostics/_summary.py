@@ -18,6 +18,7 @@ def summary(rows: Iterable[Row]) -> dict[str, Any]:
 
     ``flip_rate[metric][objective]`` is the share of the measured steps that flip the objective under the metric, of
     those in which d itself would improve it; ``flip_rates[metric]`` is that of all objectives together.
+    ``against[metric]`` is the share of all effects that are negative, whatever d promises.
     ``reach[metric]`` is the share of these cases in which the metric's condition number allows a flip by the lemma.
     Condition numbers are geometric means. ``weights_moved`` is the mean distance (half the sum of absolute differences,
     0 to 1) between the weights of two rows that follow each other, each divided by its sum.
@@ -32,6 +33,7 @@ def summary(rows: Iterable[Row]) -> dict[str, Any]:
         "last_step": rows[-1]["step"],
         "objectives": names,
         "conflict_rate": _mean(row["conflict_rate"] for row in rows),
+        "against": {m: _mean(_is_negative(row, m, n) for row in rows for n in names) for m in METRICS},
         "flip_rate": {m: {n: _mean(_of(row["flips"][m], n) for row in rows) for n in names} for m in METRICS[1:]},
         "flip_rates": {m: _mean(_of(row["flips"][m], n) for row in rows for n in names) for m in METRICS[1:]},
         "reach": {m: _mean(_reach(row, m, n) for row in rows for n in names) for m in DIAGONAL},
@@ -56,6 +58,11 @@ def summary(rows: Iterable[Row]) -> dict[str, Any]:
 
 def _of(values: Mapping[str, Any] | None, name: str) -> Any:
     return None if values is None else values.get(name)
+
+
+def _is_negative(row: Row, metric: str, name: str) -> bool | None:
+    effect = _of(row["effects"][metric], name)
+    return None if effect is None else bool(effect < 0)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -99,6 +106,11 @@ _LABELS = {"adam": "Adam's metric", "preference": "the preference-conditioned me
 
 def describe(facts: Mapping[str, Any]) -> str:
     """A summary in a few plain sentences."""
+    return " ".join(findings(facts))
+
+
+def findings(facts: Mapping[str, Any]) -> list[str]:
+    """The same, one finding each."""
     names = facts["objectives"]
     lines = [
         f"{facts['rows']} steps were measured, from {facts['first_step']} to {facts['last_step']}, on "
@@ -106,18 +118,12 @@ def describe(facts: Mapping[str, Any]) -> str:
     ]
     if facts["conflict_rate"] is not None:
         lines.append(f"In {_percent(facts['conflict_rate'])} of all pairs, gradients point against each other.")
-    for metric, label in _LABELS.items():
-        rate = facts["flip_rates"][metric]
-        if rate is None:
-            lines.append(f"Nothing is known of {label} in this run.")
-            continue
-        text = f"Under {label}, {_percent(rate)} of the effects that the direction promises are flipped"
-        lines.append(f"{text}{_worst(facts['flip_rate'][metric])}.")
-        if facts["condition"][metric] is not None and facts["spread"][metric] is not None:
-            lines.append(
-                f"Its condition number is {facts['condition'][metric]:.3g} ({facts['spread'][metric]:.3g} between the "
-                f"1st and the 99th percentile), enough to allow a flip in {_percent(facts['reach'][metric])} of cases."
-            )
+    if facts["against"]["euclidean"] is not None:
+        share = _percent(facts["against"]["euclidean"])
+        lines.append(
+            f"The direction itself, that is the Euclidean metric, is against an objective in {share} of cases."
+        )
+    lines += [_of_metric(facts, metric, label) for metric, label in _LABELS.items()]
     if facts["flip_rates"]["realised"] is not None:
         worst = _worst(facts["flip_rate"]["realised"])
         lines.append(f"The steps really taken flip {_percent(facts['flip_rates']['realised'])}{worst}.")
@@ -126,7 +132,7 @@ def describe(facts: Mapping[str, Any]) -> str:
     if facts["log_distance"] is not None:
         lines.append(
             f"Adam's second moment is off the curvature of the present preference by a factor of "
-            f"{math.exp(facts['log_distance']):.3g} in the mean."
+            f"{_number(math.exp(facts['log_distance']))} in the mean."
         )
     if facts["floored"] is not None:
         lines.append(f"{_percent(facts['floored'])} of coordinates are at the floor of the metric.")
@@ -134,7 +140,22 @@ def describe(facts: Mapping[str, Any]) -> str:
     if predictions:
         listed = ", ".join(f"{r:.2f} ({n})" for n, r in predictions.items())
         lines.append(f"The predicted change of the losses correlates with the observed one: {listed}.")
-    return " ".join(lines)
+    return lines
+
+
+def _of_metric(facts: Mapping[str, Any], metric: str, label: str) -> str:
+    rate, reach = facts["flip_rates"][metric], facts["reach"][metric]
+    condition, spread = facts["condition"][metric], facts["spread"][metric]
+    if rate is None:
+        return f"Nothing is known of {label} in this run."
+    text = f"Under {label}, {_percent(rate)} of the effects that the direction promises are flipped"
+    text += f"{_worst(facts['flip_rate'][metric])}."
+    if None not in (condition, spread, reach):
+        text += (
+            f" Its condition number is {_number(condition)} ({_number(spread)} between the 1st and the 99th "
+            f"percentile), enough to allow a flip in {_percent(reach)} of cases."
+        )
+    return text
 
 
 def _worst(rates: Mapping[str, float | None]) -> str:
@@ -147,4 +168,11 @@ def _worst(rates: Mapping[str, float | None]) -> str:
 
 
 def _percent(share: float) -> str:
+    if 0 < share < 1e-4:
+        return "less than 0.01 %"
     return f"{100 * share:.3g} %"
+
+
+def _number(value: float) -> str:
+    """Three digits; thousands are written out, for they are read more easily than powers."""
+    return f"{float(f'{value:.3g}'):,.0f}" if 1e3 <= value < 1e7 else f"{value:.3g}"

@@ -48,6 +48,25 @@ class WrappedProbe(Probe):
         super().close()
         self.opt.run.probes = tuple(probe for probe in self.opt.run.probes if probe is not self)
 
+    def state_dict(self) -> dict[str, Any]:
+        params = self._params()
+        return {
+            **super().state_dict(),
+            "moments": {i: list(self.moments[p]) for i, p in enumerate(params) if p in self.moments},
+            "shadow": None if self.shadow is None else self.shadow.state_dict(params),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        params = self._params()
+        if self.exact:
+            self.moments = {params[i]: (v.to(params[i].device, copy=True), n) for i, (v, n) in state["moments"].items()}
+        if self.shadow is not None and state["shadow"] is not None:
+            self.shadow.load_state_dict(state["shadow"], params)
+
+    def _params(self) -> list[Tensor]:
+        return [p for group in self.opt.param_groups for p in group["params"]]
+
     # What the optimizer tells: the begin of a backward, its passes, the end of each room, the direction, the step.
 
     def on_begin(self, before: Pending | None) -> None:

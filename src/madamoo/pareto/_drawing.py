@@ -81,6 +81,19 @@ def draw_fronts(
     kind = path.suffix.lower()
     if kind not in (".html", *PICTURES):
         raise ValueError(f"path must end in .html, {', '.join(PICTURES[:-1])} or {PICTURES[-1]}, got {str(path)!r}")
+    runs, first = _prepare(fronts, reference)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (_page if kind == ".html" else _picture)(runs, first, path, title)
+    return path
+
+
+def front_figure(fronts: Mapping[str, Front], reference: Sequence[float] | Tensor | None = None) -> Any:
+    """The plotly figure of :func:`draw_fronts`, to be put on a page with others."""
+    return _figure(*_prepare(fronts, reference), None)
+
+
+def _prepare(fronts: Mapping[str, Front], reference: Sequence[float] | Tensor | None) -> tuple[Sequence[_Run], Front]:
+    """Fronts as they are drawn, and the first of them, which says what the axes are."""
     if not fronts:
         raise ValueError("fronts must not be empty")
     first = next(iter(fronts.values()))
@@ -92,10 +105,7 @@ def draw_fronts(
             )
     if len(first.names) < 2:
         raise ValueError(f"a front has at least two metrics, got {first.names}")
-    runs = [_run(k, name, front, reference) for k, (name, front) in enumerate(fronts.items())]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    (_page if kind == ".html" else _picture)(runs, first, path, title)
-    return path
+    return [_run(k, name, front, reference) for k, (name, front) in enumerate(fronts.items())], first
 
 
 def _run(index: int, name: str, front: Front, reference: Sequence[float] | Tensor | None) -> _Run:
@@ -194,6 +204,12 @@ def _parallel(figure: Any, runs: Sequence[_Run], front: Front) -> None:
 
 
 def _page(runs: Sequence[_Run], front: Front, path: Path, title: str | None) -> None:
+    config = {"displaylogo": False, "responsive": True, "showSendToCloud": False}  # nothing leaves the page
+    figure = _figure(runs, front, title)
+    figure.write_html(path, include_plotlyjs=True, div_id="fronts", default_height="95vh", config=config)
+
+
+def _figure(runs: Sequence[_Run], front: Front, title: str | None) -> Any:
     plots = need("plotly.graph_objects")
     figure = plots.Figure()
     count, labels = len(front.names), [html.escape(label) for label in _labels(front)]
@@ -259,8 +275,7 @@ def _page(runs: Sequence[_Run], front: Front, path: Path, title: str | None) -> 
             figure.add_shape(type="line", x0=k, x1=k, y0=0, y1=1, line={"color": INK, "width": 1}, layer="below")
             figure.add_annotation(x=k, y=1.06, text=f"{best[k]:.3g}", showarrow=False)
             figure.add_annotation(x=k, y=-0.06, text=f"{worst[k]:.3g}", showarrow=False)
-    config = {"displaylogo": False, "responsive": True, "showSendToCloud": False}  # nothing leaves the page
-    figure.write_html(path, include_plotlyjs=True, div_id="fronts", default_height="95vh", config=config)
+    return figure
 
 
 def _hover(run: _Run, front: Front, k: int) -> str:

@@ -1,0 +1,178 @@
+"""The page in a real browser: drawn, sorted, dark, on a phone, on paper, and without a network."""
+
+import base64
+import shutil
+
+import pytest
+
+from madamoo.report.make import make_page
+from madamoo.report.page import write_page
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+DRIVER = shutil.which("chromedriver")
+if not BROWSER or not DRIVER:
+    pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)", allow_module_level=True)
+
+PHONE, DESK = 390, 1200
+FLAGS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for flag in FLAGS:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    try:
+        driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    except Exception as error:  # a browser that is there but cannot be started, as in some containers
+        pytest.skip(f"chromium does not start: {str(error).splitlines()[0]}")
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory, lab, own, learned_fronts):
+    folder = tmp_path_factory.mktemp("pages")
+    sources = {
+        "run": [lab / "madam-0"],
+        "folder": [lab],
+        "own": [own],
+        "pair": [lab / "adam-0", lab / "madam-0"],
+        "fronts": [learned_fronts],
+    }
+    return {name: write_page(make_page(paths)[0], folder / f"{name}.html") for name, paths in sources.items()}
+
+
+@pytest.fixture
+def visit(browser, pages):
+    def go(name, width=DESK, dark=False):
+        command = browser.execute_cdp_cmd
+        command("Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1,
+                                                       "mobile": width == PHONE})  # fmt: skip
+        set_dark(browser, dark)
+        for kind in ("browser", "performance"):
+            browser.get_log(kind)  # what is in it is of the page before
+        browser.get(pages[name].as_uri())
+        return browser
+
+    return go
+
+
+def set_dark(browser, dark):
+    feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+
+
+def style(browser, selector, name):
+    return browser.execute_script(
+        "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]", selector, name
+    )
+
+
+def lightness(colour):
+    red, green, blue = (int(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3])
+    return (red + green + blue) / 3
+
+
+@pytest.mark.parametrize("name", ["run", "folder", "own", "pair", "fronts"])
+def test_everything_is_drawn_and_nothing_goes_wrong(visit, name):
+    browser = visit(name)
+    plots = browser.execute_script("return document.querySelectorAll('.plot').length")
+    drawn = browser.execute_script("return document.querySelectorAll('.plot.js-plotly-plot').length")
+    full = """return [...document.querySelectorAll('.plot')].filter((plot) =>
+        plot.querySelector('svg.main-svg') && plot.querySelector('.trace, .hm, .cartesianlayer .plot path')).length"""
+    assert plots == drawn == browser.execute_script(full) > 0
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert browser.execute_script("return document.querySelectorAll('img, svg script').length") == 0
+
+
+def test_nothing_is_fetched(visit):
+    import json
+
+    browser = visit("own")
+    sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    urls = [m["params"]["request"]["url"] for m in sent if m["method"] == "Network.requestWillBeSent"]
+    assert [url for url in urls if not url.startswith(("file:", "data:", "blob:"))] == []
+    resources = browser.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert resources == []
+
+
+COLUMN = """const cells = [...document.querySelectorAll(arguments[0])]
+    .find((table) => table.rows.length > 4).tBodies[0].rows;
+    return [...cells].map((row) => row.cells[arguments[1]].textContent)"""
+
+
+def test_a_click_or_a_key_sorts_a_table(visit):
+    browser = visit("folder")
+    heads = browser.execute_script(
+        "return [...[...document.querySelectorAll('table')].find((t) => t.rows.length > 4).tHead.rows[0].cells]"
+        ".map((cell) => cell.textContent)"
+    )
+    k = heads.index("error")
+    button = browser.execute_script(
+        "return [...document.querySelectorAll('table')].find((t) => t.rows.length > 4)"
+        ".tHead.rows[0].cells[arguments[0]].querySelector('button')",
+        k,
+    )
+
+    def values():
+        return [float(text) for text in browser.execute_script(COLUMN, "table", k)]
+
+    def state():
+        return browser.execute_script("return arguments[0].closest('th').getAttribute('aria-sort')", button)
+
+    before = values()
+    assert state() == "none" and before != sorted(before)
+    button.click()
+    assert values() == sorted(before) and state() == "ascending"
+    button.send_keys("\ue007")  # Enter
+    assert values() == sorted(before, reverse=True) and state() == "descending"
+
+
+@pytest.mark.parametrize("name", ["run", "folder", "own", "pair"])
+def test_on_a_phone_the_page_does_not_scroll_sideways(visit, name):
+    browser = visit(name, width=PHONE)
+    assert browser.execute_script("return innerWidth") == PHONE
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= PHONE
+    wide = "return [...document.querySelectorAll('.plot svg.main-svg')].map((s) => s.getBoundingClientRect().right)"
+    assert max(browser.execute_script(wide)) <= PHONE
+    boxes = "return [...document.querySelectorAll('.scroll')].some((box) => box.scrollWidth > box.clientWidth)"
+    assert name == "own" or browser.execute_script(boxes), "a wide table scrolls in its own box"
+
+
+def test_the_dark_changes_page_and_plots_even_while_it_is_open(visit):
+    browser = visit("run")
+    places = [
+        ("body", "backgroundColor"),
+        ("body", "color"),
+        (".plot .xtick text", "fill"),
+        (".plot path.js-line", "stroke"),
+    ]
+    light = [style(browser, *place) for place in places]
+    set_dark(browser, True)
+    dark = [style(browser, *place) for place in places]
+    assert all(a != b for a, b in zip(light, dark, strict=True))
+    assert lightness(light[0]) > 240 and lightness(dark[0]) < 40
+    assert lightness(dark[1]) > 200 and lightness(dark[2]) > 150
+    assert [style(visit("run", dark=True), *place) for place in places] == dark
+
+
+def test_on_paper_it_is_light_and_no_plot_is_cut(visit):
+    browser = visit("run", dark=True)
+    assert base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"]).startswith(b"%PDF")
+    # The same style sheet, on the screen, at the width that paper has.
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                            {"width": 690, "height": 900, "deviceScaleFactor": 1, "mobile": False})  # fmt: skip
+    assert lightness(style(browser, "body", "backgroundColor")) == 255
+    cut = """return [...document.querySelectorAll('.plot')].filter((plot) => {
+        const outer = plot.getBoundingClientRect(), inner = plot.querySelector('svg.main-svg').getBoundingClientRect();
+        return inner.height < 80 || inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1;
+    }).length"""
+    assert browser.execute_script(cut) == 0
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 690
+    boxes = "return [...document.querySelectorAll('.scroll')].map((box) => getComputedStyle(box).overflowX)"
+    assert set(browser.execute_script(boxes)) == {"visible"}

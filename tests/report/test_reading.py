@@ -1,0 +1,113 @@
+"""What is complete is used, and what is not is said."""
+
+import json
+import shutil
+
+import pytest
+
+from madamoo import diagnostics
+from madamoo.bench._files import write_record
+from madamoo.report.reading import Unreadable, read_rows, read_run, read_single, read_source
+
+
+def test_a_lab_run_its_file_and_a_folder_of_them(lab):
+    source = read_source(lab / "madam-1")
+    (run,) = source.runs
+    assert source.single and run.config["optimizer"] == "madam" and run.objectives == ["sum", "sign"]
+    assert len(run.epochs) == 3 and len(run.rows) == 18 and not run.notes
+    assert read_single(lab / "madam-1" / "run.json") == run
+    folder = read_source(lab)
+    assert not folder.single and len(folder.runs) == 5
+    assert sorted(len(run.rows) for run in folder.runs) == [0, 18, 18, 18, 18]
+
+
+def test_a_users_record_its_file_and_a_folder_of_them(own, tmp_path):
+    (run,) = read_source(own).runs
+    assert run.record is None and list(run.rows) == diagnostics.read(own)
+    assert run.objectives == list(run.rows[0]["objectives"])
+    assert read_single(own / "diagnostics.jsonl").rows == run.rows
+    renamed = tmp_path / "other.jsonl"
+    shutil.copy(own / "diagnostics.jsonl", renamed)
+    assert read_single(renamed).name == "other"
+    for name in ("a", "b"):
+        shutil.copytree(own, tmp_path / "many" / name)
+    assert [run.name for run in read_source(tmp_path / "many").runs] == ["a", "b"]
+
+
+def test_a_packed_file_is_a_folder_of_runs(lab, tmp_path):
+    from madamoo.bench._records import collect
+
+    collect(lab, tmp_path)
+    (packed,) = tmp_path.glob("*.jsonl")
+    assert len(read_source(packed).runs) == len(read_source(tmp_path).runs) == 5
+
+
+def test_half_a_line_is_left_out_and_told(own, tmp_path):
+    lines = (own / "diagnostics.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "diagnostics.jsonl").write_text("".join(lines[:5]) + lines[5][:100])
+    (run,) = read_source(tmp_path).runs
+    assert len(run.rows) == 5 and run.notes == ["diagnostics.jsonl: line 6 is not complete and was left out"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"cosines": 3}, {"effects": None}, {"step": "1"}, {"losses": {"a": "<b>"}}, {"objectives": 7}]
+)
+def test_a_line_of_another_kind_is_left_out_and_told(own, tmp_path, change):
+    rows = diagnostics.read(own)[:3]
+    text = "".join(json.dumps(row) + "\n" for row in [rows[0], rows[1] | change, rows[2]])
+    (tmp_path / "diagnostics.jsonl").write_text(text)
+    (run,) = read_source(tmp_path).runs
+    assert list(run.rows) == [rows[0], rows[2]] and len(run.notes) == 1
+
+
+def test_steps_that_came_again_count_once(own, tmp_path):
+    rows = diagnostics.read(own)
+    again = [row | {"conflict_rate": 0.125} for row in rows[3:5]]
+    file = tmp_path / "diagnostics.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in [*rows[:6], *again, *rows[5:]]))
+    notes = []
+    assert read_rows(file, notes) == [*rows[:3], *again, *rows[5:]]
+    assert len(notes) == 1 and "3 rows came again" in notes[0]
+
+
+def test_a_damaged_record_does_not_cost_the_diagnosis(lab, tmp_path):
+    shutil.copytree(lab / "adam-0", tmp_path / "run")
+    (tmp_path / "run" / "run.json").write_text('{"config": {')
+    run = read_run(tmp_path / "run")
+    assert run.record is None and len(run.rows) == 18 and "run.json is damaged" in run.notes[0]
+
+
+def test_runs_that_have_not_ended_are_counted(lab, tmp_path):
+    shutil.copytree(lab / "adam-0", tmp_path / "a")
+    shutil.copytree(lab / "adam-1", tmp_path / "b")
+    record = json.loads((tmp_path / "b" / "run.json").read_text())
+    write_record(tmp_path / "b" / "run.json", record | {"status": "running"})
+    source = read_source(tmp_path)
+    assert len(source.runs) == 1 and "1 of the runs" in source.notes[0]
+    assert read_single(tmp_path / "b").record["status"] == "running"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("missing", None, "there is no file or folder"),
+        ("folder", (), "holds no runs"),
+        ("notes.txt", b"hello", "neither a folder nor a .jsonl"),
+        ("empty.jsonl", b"", "it is empty"),
+        ("other.jsonl", b'{"a": 1}\n', "no row of a probe"),
+        ("binary.jsonl", bytes(range(256)), "is not complete"),
+    ],
+)
+def test_what_is_no_run_is_named(tmp_path, name, content, message):
+    path = tmp_path / name
+    if content == ():
+        path.mkdir()
+    elif content is not None:
+        path.write_bytes(content)
+    with pytest.raises(Unreadable, match=message):
+        read_source(path)
+
+
+def test_two_runs_are_not_one(lab):
+    with pytest.raises(Unreadable, match="holds 5 runs"):
+        read_single(lab)
