@@ -44,10 +44,10 @@ class RayByRay(FrontTraining):
             each = [torch.autograd.grad(loss, self.params, retain_graph=True, allow_unused=True) for loss in losses]
             for k, param in enumerate(self.params):
                 keys = tuple(i for i, row in enumerate(each) if row[k] is not None)
-                rows = torch.stack([each[i][k] for i in keys])
-                d = torch.einsum("i,i...->...", ray[list(keys)], rows)
-                x = Direction(param, d, tuple(ray.tolist()), keys, rows, complete=True)
-                whitened[k] += self.metric.precondition(x, BETA ** (1 / len(rays)), Measurement("full", True))
+                rows = torch.stack([each[i][k].reshape(-1) for i in keys])
+                x = Direction((param,), ray[list(keys)] @ rows, tuple(ray.tolist()), keys, rows, complete=True)
+                out = self.metric.precondition(x, BETA ** (1 / len(rays)), Measurement("full", True))
+                whitened[k] += out.view_as(param)
                 self.metric.update(x, BETA ** (1 / len(rays)), Measurement("full", True))
         self.metric.steps += 1
         for param, value in zip(self.params, whitened, strict=True):

@@ -1,4 +1,4 @@
-"""Room three: rows and weights in, the direction d = sum_i lambda_i g_i out, parameter by parameter."""
+"""Room three: rows and weights in, the direction d = sum_i lambda_i g_i out, block by block."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from .gradients import REST, Rows, as_matrix
+from .gradients import REST, Rows
 
 
 @dataclass(frozen=True)
 class Direction:
-    """What is known of one parameter in one step; the metric needs nothing else.
+    """What is known of a block of parameters in one step; the metric needs nothing else.
 
     ``weights`` are those that made ``d``, for all C objectives: lambda, or ones for a head under a gradient-balancing
     solver. ``rows`` are the gradients of the objectives ``keys``; both may be fewer than C, or none. ``complete`` says
@@ -21,11 +21,11 @@ class Direction:
     weights of a solver that works coordinate by coordinate.
     """
 
-    param: Tensor
-    d: Tensor
+    params: tuple[Tensor, ...]
+    d: Tensor  # [entries of all parameters]
     weights: tuple[float, ...]
     keys: tuple[int, ...]
-    rows: Tensor  # [len(keys), *shape]
+    rows: Tensor  # [len(keys), entries]
     complete: bool
     mask: Tensor | None = None
 
@@ -33,22 +33,22 @@ class Direction:
         """The same with all gradients multiplied by ``factor``."""
         return self if factor == 1.0 else replace(self, d=self.d * factor, rows=self.rows * factor)
 
+    def part(self, columns: slice) -> Direction:
+        """What is known of some coordinates."""
+        mask = None if self.mask is None else self.mask[:, columns]
+        return replace(self, d=self.d[columns], rows=self.rows[:, columns], mask=mask)
 
-def combine(
-    param: Tensor, rows: Rows, weights: Sequence[float], dtype: torch.dtype, mask: Tensor | None = None
-) -> Direction:
-    """d = sum_i weights_i g_i for one parameter, computed in ``dtype``; a REST row has its weights in it already."""
+
+def combine(rows: Rows, weights: Sequence[float], dtype: torch.dtype, mask: Tensor | None = None) -> Direction:
+    """d = sum_i weights_i g_i for one block, computed in ``dtype``; a REST row has its weights in it already."""
     stack = rows.stack.to(dtype)
     masked = stack if mask is None else mask * stack
     coefficients = [1.0 if key == REST else weights[key] for key in rows.keys]
-    if coefficients == [1.0]:
-        d = masked[0]
-    else:
-        d = (stack.new_tensor(coefficients) @ as_matrix(masked)).view(stack.shape[1:])
+    d = masked[0] if coefficients == [1.0] else stack.new_tensor(coefficients) @ masked
     single = [k for k, key in enumerate(rows.keys) if key != REST]
     complete = len(single) == len(rows.keys)
     keys = tuple(rows.keys[k] for k in single)
-    return Direction(param, d, tuple(weights), keys, stack if complete else stack[single], complete, mask)
+    return Direction(rows.params, d, tuple(weights), keys, stack if complete else stack[single], complete, mask)
 
 
 def clip_factor(directions: Sequence[Direction], max_norm: float | None) -> float:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from madamoo.gradients import (
+    ALONE,
     REST,
     Rows,
     add_rows,
@@ -14,7 +15,9 @@ from madamoo.gradients import (
     drop_zero_rows,
     gram_matrix,
     largest_entry,
+    pack,
     read_losses,
+    unpack,
 )
 
 EACH = {i: {i: 1.0} for i in range(3)}
@@ -26,8 +29,16 @@ def alone(params, loss):
     return torch.autograd.grad(loss, params, retain_graph=True, allow_unused=True)
 
 
-def as_dict(rows):
-    return {} if rows is None else dict(zip(rows.keys, rows.stack, strict=True))
+def listed(rows, params):
+    """Of each parameter, the rows by key."""
+    found = unpack(rows)
+    return [found.get(p, {}) for p in params]
+
+
+def block(keys, stack, shape=None):
+    """Rows of one parameter, made up for them."""
+    stack = torch.as_tensor(stack)
+    return Rows((torch.empty(stack.shape[1:] if shape is None else shape),), tuple(keys), stack.reshape(len(stack), -1))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -36,16 +47,15 @@ def test_one_row_an_objective(form, forms, problem):
     losses = make()
     wanted = [alone(params, loss) for loss in losses]
     found = compute_rows(read_losses(forms[form](losses)), params, EACH)
-    assert found[4] is None  # the unused parameter
-    for p, rows in enumerate(found[:4]):
-        for i, row in as_dict(rows).items():
+    for p, rows in enumerate(listed(found, params)):
+        for i, row in rows.items():
             torch.testing.assert_close(row, wanted[i][p] if wanted[i][p] is not None else torch.zeros_like(row))
-    reach = [set(as_dict(rows)) for rows in found]
+    reach = [set(rows) for rows in listed(found, params)]
     if form in ("dense", "cat"):  # zeros where the objective does not reach
         assert reach == [{0, 1, 2}] * 4 + [set()]
-        found = drop_zero_rows(found, [frozenset()] * 5)
-        reach = [set(as_dict(rows)) for rows in found]
-    assert reach == [{0, 1, 2}, {0}, {1}, {2}, set()]
+        found = drop_zero_rows(found, {})
+        reach = [set(rows) for rows in listed(found, params)]
+    assert reach == [{0, 1, 2}, {0}, {1}, {2}, set()]  # the last parameter is not used
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -56,24 +66,25 @@ def test_the_rest_row_is_the_weighted_sum(scale, form, forms, problem):
     wanted = torch.autograd.grad(0.25 * losses[0] - 3.0 * losses[2], params[:4], retain_graph=True, allow_unused=True)
     one = alone(params, losses[1])
     found = compute_rows(read_losses(forms[form](losses)), params, {1: {1: 1.0}, REST: {0: 0.25, 2: -3.0}}, scale=scale)
-    assert found[0].keys == (1, REST)
-    torch.testing.assert_close(found[0].stack, torch.stack([one[0], wanted[0]]))
+    trunk, *heads = listed(found, params)
+    assert tuple(trunk) == (1, REST)
+    torch.testing.assert_close(list(trunk.values()), [one[0], wanted[0]])
     for p in (1, 3):
-        torch.testing.assert_close(as_dict(found[p])[REST], wanted[p])
+        torch.testing.assert_close(heads[p - 1][REST], wanted[p])
 
 
 def test_a_coefficient_of_zero_still_reaches(problem):
     params, make = problem
-    found = compute_rows(read_losses(make()), params, {REST: {0: 0.0, 1: 1.0}})
-    assert found[1].keys == (REST,) and not found[1].stack.any()
-    assert found[3] is None
+    found = listed(compute_rows(read_losses(make()), params, {REST: {0: 0.0, 1: 1.0}}), params)
+    assert set(found[1]) == {REST} and not found[1][REST].any()
+    assert not found[3]
 
 
 def test_missing_objectives_have_no_row(problem):
     params, make = problem
     a, _, c = make()
     found = compute_rows(read_losses([a, None, c]), params, {0: {0: 1.0}, 2: {2: 1.0}})
-    assert [set(as_dict(rows)) for rows in found] == [{0, 2}, {0}, set(), {2}, set()]
+    assert [set(rows) for rows in listed(found, params)] == [{0, 2}, {0}, set(), {2}, set()]
 
 
 def test_the_same_loss_twice(problem):
@@ -83,7 +94,7 @@ def test_the_same_loss_twice(problem):
     for losses in ([loss, loss], torch.stack([loss, loss])):
         batch = read_losses(losses)
         found = compute_rows(batch, params, {0: {0: 1.0}, REST: {0: 1.0, 1: 2.0}}, retain_graph=True)
-        torch.testing.assert_close(found[0].stack, torch.stack([wanted, 3 * wanted]))
+        torch.testing.assert_close(list(unpack(found)[params[0]].values()), [wanted, 3 * wanted])
 
 
 def test_losses_of_different_precision():
@@ -98,7 +109,7 @@ def test_a_parameter_that_is_a_loss():
     a = torch.tensor(2.0, requires_grad=True)
     for losses in ([a, a * a], torch.stack([a, a * a])):
         (rows,) = compute_rows(read_losses(losses), [a], {0: {0: 1.0}, 1: {1: 1.0}})
-        assert rows.stack.tolist() == [1.0, 4.0]
+        assert rows.stack.tolist() == [[1.0], [4.0]]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -107,7 +118,7 @@ def test_the_graph_is_freed_by_the_last_pass(form, forms, problem):
     losses = forms[form](make())
     kept = compute_rows(read_losses(losses), params, EACH, retain_graph=True)
     again = compute_rows(read_losses(losses), params, EACH)
-    assert all(a is b is None or torch.equal(a.stack, b.stack) for a, b in zip(kept, again, strict=True))
+    assert all(torch.equal(a.stack, b.stack) for a, b in zip(kept, again, strict=True))
     with pytest.raises(RuntimeError, match="second time"):
         compute_rows(read_losses(losses), params, EACH)
 
@@ -131,43 +142,71 @@ def test_several_passes_leave_grad_alone(problem):
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(a=st.sets(st.integers(-1, 3)), b=st.sets(st.integers(-1, 3)), flip=st.booleans())
 def test_rows_add_key_by_key(a, b, flip):
+    param, other = torch.empty(2), torch.empty(3)
+
     def make(keys, base):
-        if not keys:
-            return None
-        return Rows(tuple(keys), torch.stack([torch.arange(2.0) + base * (key + 2) for key in keys]))
+        own = (
+            [Rows((param,), tuple(keys), torch.stack([torch.arange(2.0) + base * (k + 2) for k in keys]))]
+            if keys
+            else []
+        )
+        return [*own, Rows((other,), (0,), torch.full((1, 3), base))]
 
     x, y = make(sorted(a, reverse=flip), 1.0), make(sorted(b), 10.0)
-    before = [None if r is None else r.stack.clone() for r in (x, y)]
-    found = as_dict(add_rows(x, y))
-    wanted = {k: sum(d[k] for d in (as_dict(x), as_dict(y)) if k in d) for k in a | b}
+    before = [[r.stack.clone() for r in rows] for rows in (x, y)]
+    found, also = listed(add_rows(x, y), [param, other])
+    parts = [listed(rows, [param])[0] for rows in (x, y)]
+    wanted = {k: sum(d[k] for d in parts if k in d) for k in a | b}
     assert found.keys() == wanted.keys()
     assert all(torch.equal(found[k], wanted[k]) for k in wanted)
-    for rows, stack in zip((x, y), before, strict=True):  # never in place
-        assert rows is None or torch.equal(rows.stack, stack)
+    assert also[0].tolist() == [11.0] * 3
+    for rows, stacks in zip((x, y), before, strict=True):  # never in place
+        assert all(torch.equal(r.stack, stack) for r, stack in zip(rows, stacks, strict=True))
 
 
 def test_zero_rows_of_objectives_that_reach_stay():
     """Dropped where the objective is alive elsewhere, unless it is known to reach, or dead everywhere."""
-    rows = [
-        Rows((0, 1, 2), torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]])),
-        Rows((0, 1, 2), torch.tensor([[0.0], [2.0], [0.0]])),
-        None,
-    ]
-    found = drop_zero_rows(rows, [frozenset({1}), frozenset(), frozenset()])
-    assert found[0].keys == (0, 1, 2)  # 1 is known to reach, 2 is zero everywhere
-    assert found[1].keys == (1, 2) and found[1].stack.tolist() == [[2.0], [0.0]]
-    assert found[2] is None
+    a, b = torch.empty(2), torch.empty(1)
+    rows = [Rows((a, b), (0, 1, 2), torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0]]))]
+    found = listed(drop_zero_rows(rows, {a: frozenset({1})}), [a, b])
+    assert set(found[0]) == {0, 1, 2}  # 1 is known to reach, 2 is zero everywhere
+    assert {key: row.tolist() for key, row in found[1].items()} == {1: [2.0], 2: [0.0]}
+
+
+# -- blocks ----------------------------------------------------------------------------------------------------------
+
+
+def test_blocks_hold_parameters_that_the_same_objectives_reach():
+    params = [torch.empty(shape) for shape in [(2, 3), (), (0,), (4,), (5,)]]
+    params.append(torch.empty(2, dtype=torch.float64))
+    reach = [(0, 1), (0, 1), (0, 1), (1,), (0, 1), (0, 1)]
+    kinds = dict(zip(params, "aaaaba", strict=True))
+    given = {p: {k: torch.randn_like(p) for k in keys} for p, keys in zip(params, reach, strict=True)}
+    wanted = {p: dict(rows) for p, rows in given.items()}
+    found = pack({p: dict(rows) for p, rows in given.items()}, kinds)
+    assert sorted(len(r.params) for r in found) == [1, 1, 1, 3]
+    for p, rows in unpack(found).items():
+        assert rows.keys() == wanted[p].keys() and all(torch.equal(rows[k], wanted[p][k]) for k in rows)
+        assert all(row.dtype == p.dtype for row in rows.values())
+
+
+def test_large_parameters_are_blocks_of_their_own_and_not_copied():
+    large, small = torch.empty(ALONE), [torch.empty(3), torch.empty(2, 2)]
+    g = torch.randn(ALONE)
+    found = pack({small[0]: {0: torch.ones(3)}, large: {0: g}, small[1]: {0: torch.ones(2, 2)}})
+    assert [r.params for r in found] == [tuple(small), (large,)]
+    assert found[1].stack.data_ptr() == g.data_ptr()
 
 
 @pytest.mark.parametrize("entry", [3.0, -5e30, float("inf"), float("-inf"), float("nan")])
 def test_largest_entry(entry, dtype):
-    rows = [None, Rows((0,), torch.ones(1, 4, dtype=dtype)), Rows((0,), torch.tensor([[entry, 2.0]], dtype=dtype))]
+    rows = [block((0,), torch.ones(1, 4, dtype=dtype)), block((0,), torch.tensor([[entry, 2.0]], dtype=dtype))]
     found = largest_entry(rows, 1e18)
     if entry != entry or abs(entry) > 1e18:  # sharp above the limit
         torch.testing.assert_close(torch.tensor(found), torch.tensor(abs(entry)), equal_nan=True)
     else:
         assert abs(entry) <= found <= 1e18
-    assert largest_entry([None], 1.0) == 0.0
+    assert largest_entry([], 1.0) == 0.0
 
 
 # -- Gram matrix -----------------------------------------------------------------------------------------------------
@@ -176,7 +215,7 @@ def test_largest_entry(entry, dtype):
 def brute_gram(rows, count):
     """Scalar products in float64, key by key, each row made as long as all parameters together."""
     none = torch.zeros(0, dtype=torch.float64)
-    reached = [(as_dict(r), torch.zeros(r.stack[0].shape)) for r in rows if r is not None]
+    reached = [(dict(zip(r.keys, r.stack, strict=True)), torch.zeros(r.stack[0].shape)) for r in rows]
     whole = [torch.cat([none, *(r.get(i, zero).double().reshape(-1) for r, zero in reached)]) for i in range(count)]
     return torch.tensor([[float(a @ b) for b in whole] for a in whole], dtype=torch.float64)
 
@@ -200,9 +239,7 @@ def test_gram_matrix(data, dtype, count):
         keys = sorted(data.draw(st.sets(st.integers(0, count - 1))))
         if keys:
             stack = torch.stack([sizes[k] * torch.randn(shape, generator=generator, dtype=torch.float64) for k in keys])
-            rows.append(Rows(tuple(keys), stack.to(dtype)))
-        else:
-            rows.append(None)
+            rows.append(block(keys, stack.to(dtype)))
     check_gram(rows, count, rtol=1e-14 if dtype == torch.float64 else 1e-5)
 
 
@@ -210,19 +247,19 @@ def test_gram_matrix(data, dtype, count):
 def test_gram_of_extreme_rows(size, dtype):
     g = torch.tensor([[3.0, 4.0], [-4.0, 3.0], [1.0, 0.0]], dtype=dtype) * size
     wanted = torch.tensor([[25.0, 0, 3], [0, 25, -4], [3, -4, 1]], dtype=torch.float64) * size * size
-    torch.testing.assert_close(gram_matrix([Rows((0, 1, 2), g)], 3), wanted, rtol=1e-6, atol=1e-6 * size * size)
+    torch.testing.assert_close(gram_matrix([block((0, 1, 2), g)], 3), wanted, rtol=1e-6, atol=1e-6 * size * size)
 
 
 def test_gram_of_an_unreached_objective():
-    rows = [None, Rows((0, 2), torch.tensor([[2.0], [3.0]])), Rows((2,), torch.ones(1, 4))]
+    rows = [block((0, 2), torch.tensor([[2.0], [3.0]])), block((2,), torch.ones(1, 4))]
     wanted = torch.tensor([[4.0, 0, 6], [0, 0, 0], [6, 0, 13]], dtype=torch.float64)
     assert torch.equal(gram_matrix(rows, 3), wanted)
 
 
 def test_a_parameter_without_dimensions_is_one_coordinate():
-    rows = [Rows((0, 1), torch.tensor([2.0, 0.0])), Rows((1,), torch.tensor([[3.0, 1.0]]))]
+    rows = [block((0, 1), torch.tensor([[2.0], [0.0]]), ()), block((1,), torch.tensor([[3.0, 1.0]]))]
     assert gram_matrix(rows, 2).tolist() == [[4.0, 0.0], [0.0, 10.0]]
-    assert [r.keys for r in drop_zero_rows(rows, [frozenset()] * 2)] == [(0,), (1,)]
+    assert [r.keys for r in drop_zero_rows(rows, {})] == [(0,), (1,)]
 
 
 class Largest(TorchDispatchMode):
@@ -242,8 +279,9 @@ class Largest(TorchDispatchMode):
 
 def test_gram_does_not_copy_the_rows(dtype):
     stack = torch.randn(3, 100, 100, dtype=dtype)
+    rows = [block((0, 1, 2), stack)]
     with Largest() as made:
-        gram_matrix([Rows((0, 1, 2), stack)], 3)
+        gram_matrix(rows, 3)
     assert made.size <= 9
     with Largest() as made:
         stack.double() if dtype == torch.float32 else stack.float()

@@ -62,9 +62,10 @@ def run(options, steps, shape=(3, 2), every=1, dtype=torch.float64, rows_seed=0,
         rows = {i: g[i] for i in needed}
         if len(needed) < len(present):
             rows[REST] = sum(weights[i] * g[i] for i in present if i not in needed)
-        x = combine(param, Rows(tuple(rows), torch.stack(list(rows.values()))), weights, dtype).scaled(scale)
+        stack = torch.stack(list(rows.values())).reshape(len(rows), param.numel())
+        x = combine(Rows((param,), tuple(rows), stack), weights, dtype).scaled(scale)
         measurement = metric.settle(measurement, weights, present, [x])
-        found = metric.precondition(x, beta, measurement)
+        found = metric.precondition(x, beta, measurement).view(shape)
         metric.begin_update(measurement)
         metric.update(x, beta, measurement)
         metric.end_update(measurement, weights, present)
@@ -76,10 +77,10 @@ def run(options, steps, shape=(3, 2), every=1, dtype=torch.float64, rows_seed=0,
             wanted = reference.step({i: scale * g[i] for i in needed}, pairs, weights, d)
         yield found, wanted
 
-    kept = metric.averages[param]
+    (kept,) = metric.averages
     assert dict(zip(kept.pairs, kept.n, strict=True)) == reference.n
-    for pair, F in zip(kept.pairs, kept.F, strict=True):
-        torch.testing.assert_close(F, reference.F[pair])
+    for pair, scale, F in zip(kept.pairs, kept.scale, kept.F, strict=True):
+        torch.testing.assert_close(scale * F.view(shape), reference.F[pair])
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
@@ -117,14 +118,14 @@ def test_parameters_of_any_shape(estimator, normalise, shape):
 def test_precondition_leaves_no_trace():
     metric = PreferenceMetric("full", rampup=0)
     param, g = torch.zeros(3), torch.tensor([[1.0, 2.0, 3.0], [0.5, 0.0, -1.0]])
-    x = combine(param, Rows((0, 1), g), (1.0, 1.0), torch.float32)
+    x = combine(Rows((param,), (0, 1), g), (1.0, 1.0), torch.float32)
     for _ in range(3):
         measurement = metric.measure("full", (0, 1))
-        before = x.d.clone(), g.clone(), {p: (a.F.clone(), list(a.n)) for p, a in metric.averages.items()}
+        before = x.d.clone(), g.clone(), [(a, a.F.clone(), list(a.n)) for a in metric.averages]
         outs = [metric.precondition(x, 0.9, measurement) for _ in range(2)]
         assert torch.equal(*outs)
         assert torch.equal(x.d, before[0]) and torch.equal(g, before[1])
-        for p, (F, n) in before[2].items():
-            assert torch.equal(metric.averages[p].F, F) and metric.averages[p].n == n
+        for averages, F, n in before[2]:
+            assert torch.equal(averages.F, F) and averages.n == n
         metric.update(x, 0.9, measurement)
         metric.end_update(measurement, (1.0, 1.0), (0, 1))

@@ -44,7 +44,10 @@ def draw(steps, count, size=5, seed=0):
 
 
 def averages(opt, index=0):
-    return opt.state_dict()["multi_objective"]["metric"]["averages"][index]
+    """The entry of a parameter in the checkpoint, with F in full: its scale is kept apart."""
+    entry = opt.state_dict()["multi_objective"]["metric"]["averages"][index]
+    scale = torch.tensor(entry["scale"], dtype=entry["F"].dtype).view(-1, *[1] * (entry["F"].dim() - 1))
+    return {**entry, "F": scale * entry["F"]}
 
 
 def both_ways(i, j):

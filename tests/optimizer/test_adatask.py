@@ -62,9 +62,9 @@ def test_equals_the_papers_algorithm(present, options):
 
 def test_the_oracle_rejects_one_denominator_for_all_tasks():
     class Pooled(AdaTask):
-        def move(self, param, rows, group):
-            at = open_state(self.state[param], param, rows.keys)
-            m, v = update_moments(self.state[param], at, rows.stack.to(moment_dtype(param)), group["betas"])
+        def move(self, param, keys, rows, group):
+            at = open_state(self.state[param], param, keys)
+            m, v = update_moments(self.state[param], at, rows.to(moment_dtype(param)), group["betas"])
             return m.sum(0) / (v.sum(0).sqrt() + group["eps"])
 
     assert distance(train(Pooled, 100, always), oracle(100, always)) > 1e-2

@@ -180,4 +180,4 @@ def test_bfloat16_parameters_have_bfloat16_gradients_and_float32_averages():
     backward(net, opt, 0)
     assert all(p.grad.dtype == torch.bfloat16 for p in net.parameters())
     opt.step()
-    assert {a.F.dtype for a in opt.metric.averages.values()} == {torch.float32}
+    assert {a.F.dtype for a in opt.metric.averages} == {torch.float32}

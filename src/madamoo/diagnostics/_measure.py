@@ -11,8 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..gradients import as_matrix
-
 METRICS = ("euclidean", "adam", "preference", "realised")
 """Under which the effect of a step on an objective is measured."""
 DIAGONAL = ("adam", "preference")
@@ -74,7 +72,9 @@ class Sums:
                 return x.detach().reshape(-1)[part].double()
 
             d = cut(piece.d)
-            G = torch.cat([as_matrix(stack)[:, part] for stack in piece.rows], out=self._room(len(index), d))
+            G = torch.cat(
+                [stack.reshape(len(stack), -1)[:, part] for stack in piece.rows], out=self._room(len(index), d)
+            )
             images = {name: cut(u) for name, u in piece.images.items()}
             U = torch.zeros(len(METRICS), len(d), dtype=d.dtype, device=d.device)
             U[0], U[-1] = d, cut(piece.before) - cut(piece.after)

@@ -74,14 +74,12 @@ class PlainProbe(Probe):
         values, before = batch.values, sample.pending
         if before is not None:
             values = _sum_present(before.values, values)
-            rows = [add_rows(a, b) for a, b in zip(before.rows, rows, strict=True)]
+            rows = add_rows(before.rows, rows)
         weights = torch.where(values.isnan(), 0.0, vector)
         sample.pending = Pending(params, batch.names, values, vector, None, rows=rows, weights=weights)
         sample.before = sample.before or {p: p.detach().clone() for p in params}
         sample.directions = [
-            (combine(p, r, vector.tolist(), torch.promote_types(p.dtype, torch.float32)), 0.0)
-            for p, r in zip(params, rows, strict=True)
-            if r is not None
+            (combine(r, vector.tolist(), torch.promote_types(r.stack.dtype, torch.float32)), 0.0) for r in rows
         ]
 
     def _is_taken(self, sample: Sample) -> bool:

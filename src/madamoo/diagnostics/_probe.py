@@ -6,7 +6,7 @@ import copy
 import time
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,13 +16,16 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..direction import Direction
-from ..gradients import REST, Losses, LossesT, Rows, compute_rows, read_losses
+from ..gradients import REST, Losses, LossesT, Rows, by_param, compute_rows, read_losses
 from ..metric import Measurement, PreferenceMetric
 from ..optimizer._run import Pending
 from ._adam import second_moment
 from ._bytes import state_bytes
 from ._measure import Piece, Sums, clean, make_row
 from ._sinks import Row, Sink, open_sinks
+
+RowsByParam = dict[Tensor, tuple[tuple[int, ...], tuple[Tensor, ...]]]
+"""Of each parameter, objectives and stacks of their gradients."""
 
 
 class Clock:
@@ -52,7 +55,7 @@ class Sample:
 
     clock: Clock | None  # None: the step is not measured, only the probe's own averages are fed
     pending: Pending | None = None
-    extra: list[Rows | None] | None = None  # gradients that the optimizer itself does not compute
+    extra: list[Rows] | None = None  # gradients that the optimizer itself does not compute
     directions: list[tuple[Direction, float]] = field(default_factory=list)  # each with its beta
     before: dict[Tensor, Tensor] = field(default_factory=dict)  # the parameters
     shadow: Measurement | None = None
@@ -178,7 +181,7 @@ class Probe:
 
     def _differentiate(
         self, batch: Losses, params: Sequence[Tensor], objectives: Sequence[int], scale: float
-    ) -> list[Rows | None]:
+    ) -> list[Rows]:
         """The gradients of some objectives, one pass each; the graph stays."""
         with fork_rng(params):
             passes = {i: {i: 1.0} for i in objectives}
@@ -223,23 +226,27 @@ class Probe:
         rows = rows_by_param(sample, pending)
         used = self._metric(sample, pending)
         for x, beta in sample.directions:
-            keys, stacks = rows[x.param]
-            images: dict[str, Tensor] = {}
-            v = self._second_moment(x.param, groups[x.param])
-            if v is not None:
-                images["adam"] = x.d / (v.sqrt() + float(groups[x.param].get("eps", 1e-8)))
-            C, eps = None, 0.0
-            if used is not None:
-                metric, measurement = used
-                view = self._view(x, keys, stacks)
-                C, eps = metric.curvature(view, beta, measurement), metric.eps
-                C = torch.zeros_like(view.d) if C is None else C
-                images["preference"] = metric.precondition(view, beta, measurement)
-            yield Piece(keys, stacks, x.d, sample.before[x.param], x.param, images, v, C, 1.0 - beta, eps)
+            for view in self._views(x, rows):
+                C, image, eps = None, None, 0.0
+                if used is not None:
+                    metric, measurement = used
+                    C, eps = metric.curvature(view, beta, measurement), metric.eps
+                    C = torch.zeros_like(view.d) if C is None else C
+                    image = metric.precondition(view, beta, measurement)
+                for param, part in slices(view.params):
+                    d = view.d[part]
+                    images: dict[str, Tensor] = {} if image is None else {"preference": image[part]}
+                    v = self._second_moment(param, groups[param])
+                    if v is not None:
+                        v = v.reshape(-1)
+                        images["adam"] = d / (v.sqrt() + float(groups[param].get("eps", 1e-8)))
+                    curvature = None if C is None else C[part]
+                    before = sample.before[param]
+                    yield Piece(*rows[param], d, before, param, images, v, curvature, 1.0 - beta, eps)
 
-    def _view(self, x: Direction, keys: tuple[int, ...], stacks: tuple[Tensor, ...]) -> Direction:
+    def _views(self, x: Direction, rows: RowsByParam) -> Iterable[Direction]:
         """The direction as the metric sees it."""
-        return x
+        return [x]
 
     def _note_cost(self) -> None:
         if self._row is not None and self._clock is not None:
@@ -263,20 +270,24 @@ def _takes(sink: Sink, row: Row) -> bool:
     return True
 
 
-def rows_by_param(sample: Sample, pending: Pending) -> dict[Tensor, tuple[tuple[int, ...], tuple[Tensor, ...]]]:
+def rows_by_param(sample: Sample, pending: Pending) -> RowsByParam:
     """The gradient of every objective that is known by itself, for each parameter: objectives and stacks of rows."""
-    result = {}
-    extra = sample.extra or [None] * len(pending.params)
-    for param, own, more in zip(pending.params, pending.rows, extra, strict=True):
-        keys: tuple[int, ...] = ()
-        stacks: tuple[Tensor, ...] = ()
-        for rows in (own, more):
-            single = [k for k, key in enumerate(rows.keys) if key != REST] if rows is not None else []
-            if rows is not None and single:
-                keys += tuple(rows.keys[k] for k in single)
-                stacks += (rows.stack if len(single) == len(rows.keys) else rows.stack[single],)
-        result[param] = (keys, stacks)
+    result: RowsByParam = {param: ((), ()) for param in pending.params}
+    for param, keys, stack in by_param([*pending.rows, *(sample.extra or ())]):
+        single = [k for k, key in enumerate(keys) if key != REST]
+        if single:
+            known, stacks = result[param]
+            found = stack if len(single) == len(keys) else stack[single]
+            result[param] = ((*known, *(keys[k] for k in single)), (*stacks, found))
     return result
+
+
+def slices(params: Iterable[Tensor]) -> Iterator[tuple[Tensor, slice]]:
+    """Where each parameter of a block is in it."""
+    start = 0
+    for param in params:
+        yield param, slice(start, start + param.numel())
+        start += param.numel()
 
 
 def fork_rng(params: Sequence[Tensor]) -> AbstractContextManager[None]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from ..optimizer import MultiObjective
 from ..optimizer._backward import beta_of, trainable
 from ..optimizer._run import Pending
 from ._bytes import state_bytes
-from ._probe import Clock, Probe, Sample, rows_by_param
+from ._probe import Clock, Probe, RowsByParam, Sample, rows_by_param, slices
 
 
 class WrappedProbe(Probe):
@@ -41,7 +40,7 @@ class WrappedProbe(Probe):
         self.exact = exact
         self.shadow = shadow
         self.moments: dict[Tensor, tuple[Tensor, int]] = {}  # the average of d^2, and the number of its updates
-        self._draft: list[Rows | None] | None = None
+        self._draft: list[Rows] | None = None
         opt.run.probes = (*opt.run.probes, self)
 
     def close(self) -> None:
@@ -98,8 +97,7 @@ class WrappedProbe(Probe):
         self._draft = sample.extra
         if missing:
             rows = self._differentiate(batch, params, missing, scale)
-            known = sample.extra or [None] * len(rows)
-            self._draft = [add_rows(a, b) for a, b in zip(known, rows, strict=True)]
+            self._draft = rows if sample.extra is None else add_rows(sample.extra, rows)
         sample.charge("probe")
 
     def on_room(self, room: str) -> None:
@@ -134,12 +132,14 @@ class WrappedProbe(Probe):
             sample.shadow = self.shadow.settle(sample.shadow, pending.weights.tolist(), pending.present)
         if self.exact:
             groups = {p: group for group in self.opt.param_groups for p in group["params"]}
-            for x, _ in sample.directions:
-                if not self._keeps_moment(x.param, groups[x.param]):
+            for param, d in (
+                (p, x.d[part].view(p.shape)) for x, _ in sample.directions for p, part in slices(x.params)
+            ):
+                if not self._keeps_moment(param, groups[param]):
                     continue
-                beta = beta_of(groups[x.param])
-                v, n = self.moments.get(x.param, (torch.zeros_like(x.d), 0))
-                self.moments[x.param] = (v.mul_(beta).addcmul_(x.d, x.d, value=1.0 - beta), n + 1)
+                beta = beta_of(groups[param])
+                v, n = self.moments.get(param, (torch.zeros_like(d), 0))
+                self.moments[param] = (v.mul_(beta).addcmul_(d, d, value=1.0 - beta), n + 1)
 
     def _keeps_moment(self, param: Tensor, group: dict[str, Any]) -> bool:
         """Whether the inner optimizer lacks the average of d^2: it sees d / M, or is not like Adam."""
@@ -160,15 +160,20 @@ class WrappedProbe(Probe):
             return self.shadow, sample.shadow
         return None
 
-    def _view(self, x: Direction, keys: tuple[int, ...], stacks: tuple[Tensor, ...]) -> Direction:
+    def _views(self, x: Direction, rows: RowsByParam) -> Iterable[Direction]:
         if self.shadow is None:
-            return x
-        dtype = self.shadow.compute_dtype(x.param)
-        x = replace(x, d=x.d.to(dtype))
-        if not stacks:  # a step that is not measured, and averages that take d alone
-            return x
-        # Complete wherever that matters: a measured step has every row, and an update of the averages does not ask.
-        return replace(x, keys=keys, rows=torch.cat(stacks).to(dtype), complete=True)
+            yield x
+            return
+        for param, part in slices(x.params):
+            keys, stacks = rows[param]
+            d = x.d[part].to(self.shadow.compute_dtype(param))
+            if not stacks:  # a step that is not measured, and averages that take d alone
+                yield Direction((param,), d, x.weights, (), d.new_empty(0, len(d)), complete=False)
+                continue
+            # Complete wherever that matters: a measured step has every row, and an update of the averages does not ask.
+            stack = torch.cat(stacks).to(d.dtype).reshape(len(keys), len(d))
+            mask = None if x.mask is None else x.mask[:, part]
+            yield Direction((param,), d, x.weights, keys, stack, complete=True, mask=mask)
 
     def _finish(self, sample: Sample, pending: Pending) -> None:
         if self.shadow is None or sample.shadow is None:
@@ -177,8 +182,8 @@ class WrappedProbe(Probe):
         rows = rows_by_param(sample, pending)
         self.shadow.begin_update(sample.shadow)
         for x, beta in sample.directions:
-            view = self._view(x, *rows[x.param])
-            self.shadow.update(view, beta, sample.shadow)
+            for view in self._views(x, rows):
+                self.shadow.update(view, beta, sample.shadow)
         self.shadow.end_update(sample.shadow, pending.weights.tolist(), pending.present)
 
     def _bytes(self) -> dict[str, int]:
@@ -192,4 +197,4 @@ class WrappedProbe(Probe):
 
 
 def _average_bytes(metric: PreferenceMetric | None) -> int:
-    return 0 if metric is None else state_bytes([a.F for a in metric.averages.values()])
+    return 0 if metric is None else state_bytes([a.F for a in metric.averages])

@@ -1,19 +1,40 @@
 """Room one: losses in, gradients out (one row an objective) and their Gram matrix."""
 
 from ._losses import Losses, LossesT, check_names, read_losses
-from ._rows import REST, Rows, add_rows, as_matrix, compute_rows, drop_zero_rows, gram_matrix, largest_entry
+from ._rows import (
+    ALONE,
+    REST,
+    Gradients,
+    Rows,
+    add_rows,
+    are_same,
+    by_param,
+    compute_rows,
+    drop_zero_rows,
+    gram_matrix,
+    largest_entry,
+    pack,
+    sizes_of,
+    unpack,
+)
 
 __all__ = [
+    "ALONE",
     "REST",
+    "Gradients",
     "Losses",
     "LossesT",
     "Rows",
     "add_rows",
-    "as_matrix",
+    "are_same",
+    "by_param",
     "check_names",
     "compute_rows",
     "drop_zero_rows",
     "gram_matrix",
     "largest_entry",
+    "pack",
     "read_losses",
+    "sizes_of",
+    "unpack",
 ]

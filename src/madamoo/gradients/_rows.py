@@ -1,8 +1,9 @@
-"""From losses to rows: the gradients g_i of the objectives, parameter by parameter, and their Gram matrix."""
+"""From losses to rows: the gradients g_i of the objectives, block by block, and their Gram matrix."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +13,11 @@ from ._losses import Losses
 
 REST = -1
 """Key of the row that holds a sum of several objectives, their weights already in it."""
+ALONE = 1 << 17
+"""Entries from which a parameter is a block by itself: handling one more block is then cheaper than copying it."""
 
+Gradients = dict[Tensor, dict[int, Tensor]]
+"""Of each parameter that is reached, the row of each objective, or of REST."""
 
 _DONATED = (
     "This model was compiled before the optimizer was built, for one backward pass only. Build the optimizer first, or "
@@ -22,31 +27,40 @@ _DONATED = (
 
 @dataclass(frozen=True)
 class Rows:
-    """The gradients of one parameter: ``stack[k]`` is the row of objective ``keys[k]``, or of REST."""
+    """The gradients of a block of parameters, laid end to end, so that small parameters are handled many at a time.
 
+    ``stack[k]`` is the row of objective ``keys[k]``, or of REST: all parameters of a block are reached by the same.
+    """
+
+    params: tuple[Tensor, ...]
     keys: tuple[int, ...]
-    stack: Tensor  # [len(keys), *shape of the parameter]
+    stack: Tensor  # [len(keys), entries of all parameters]
 
 
-def as_matrix(stack: Tensor) -> Tensor:
-    """[R, *shape] as [R, n]; no rows and parameters without dimensions are fine."""
-    return stack.reshape(len(stack), stack.shape[1:].numel())
+def sizes_of(params: Iterable[Tensor]) -> list[int]:
+    return [p.numel() for p in params]
+
+
+def are_same(a: Sequence[Tensor], b: Sequence[Tensor]) -> bool:
+    """Whether both hold the same parameters in the same order; ``==`` would compare their entries."""
+    return a is b or (len(a) == len(b) and all(map(operator.is_, a, b)))
 
 
 def compute_rows(
     losses: Losses,
     params: Sequence[Tensor],
     passes: Mapping[int, Mapping[int, float]],
+    kinds: Mapping[Tensor, Hashable] | None = None,
     *,
     scale: float = 1.0,
     retain_graph: bool = False,
-) -> list[Rows | None]:
+) -> list[Rows]:
     """One backward pass for each entry of ``passes``: its key, and the coefficients of the losses to differentiate.
 
-    The result has one entry a parameter, None where no pass reaches it. The last pass frees the graph. ``scale``
-    multiplies the losses during the pass only (a GradScaler's, against underflow).
+    Parameters that no pass reaches are in no block; those of different ``kinds`` are never in one. The last pass frees
+    the graph. ``scale`` multiplies the losses during the pass only (a GradScaler's, against underflow).
     """
-    found: list[dict[int, Tensor]] = [{} for _ in params]
+    found: Gradients = {param: {} for param in params}
     last = list(passes)[-1]
     for key, coefficients in passes.items():
         outputs, seeds = losses.seeds({i: scale * c for i, c in coefficients.items()})
@@ -62,74 +76,113 @@ def compute_rows(
             if "donated buffer" not in str(error):
                 raise
             raise RuntimeError(f"{_DONATED}\n{error}") from error
-        for rows, gradient in zip(found, row, strict=True):
+        for param, gradient in zip(params, row, strict=True):
             if gradient is None:
                 continue
             if gradient.layout is not torch.strided:
                 raise TypeError("sparse gradients are not supported: build the embedding with sparse=False")
-            rows[key] = gradient if scale == 1.0 else gradient / scale
+            found[param][key] = gradient if scale == 1.0 else gradient / scale
         del row
-    return [_collect(rows) for rows in found]
+    return pack(found, kinds)
 
 
-def _collect(rows: dict[int, Tensor]) -> Rows | None:
-    """Stack the rows of one parameter, and let go of the parts at once: the peak grows by one parameter only."""
-    if not rows:
-        return None
-    keys = tuple(rows)
-    stack = next(iter(rows.values())).unsqueeze(0) if len(rows) == 1 else torch.stack(list(rows.values()))
-    rows.clear()
-    return Rows(keys, stack)
+def pack(found: Gradients, kinds: Mapping[Tensor, Hashable] | None = None) -> list[Rows]:
+    """Lay the gradients of parameters that the same objectives reach end to end; ``found`` is used up.
+
+    Large parameters stay alone: nothing is copied then, and the peak of memory grows by one of them only.
+    """
+    blocks: dict[Hashable, list[Tensor]] = {}
+    for param, rows in found.items():
+        if rows:
+            kind = None if kinds is None else kinds[param]
+            alone = id(param) if param.numel() >= ALONE else None
+            blocks.setdefault((kind, alone, param.dtype, param.device, *rows), []).append(param)
+    return [_lay(params, found) for params in blocks.values()]
 
 
-def add_rows(a: Rows | None, b: Rows | None) -> Rows | None:
+def _lay(params: Sequence[Tensor], found: Gradients) -> Rows:
+    keys, sizes = tuple(found[params[0]]), sizes_of(params)
+    if len(params) == 1:
+        (rows,) = (found[p] for p in params)
+        one = next(iter(rows.values())).unsqueeze(0) if len(rows) == 1 else torch.stack(list(rows.values()))
+        stack = one.reshape(len(keys), sizes[0])
+    else:
+        first = found[params[0]][keys[0]]
+        stack = first.new_empty(len(keys), sum(sizes))
+        for key, row in zip(keys, stack, strict=True):
+            torch.cat([found[p][key].reshape(-1) for p in params], out=row)
+    for p in params:
+        found[p].clear()
+    return Rows(tuple(params), keys, stack)
+
+
+def by_param(rows: Iterable[Rows]) -> Iterator[tuple[Tensor, tuple[int, ...], Tensor]]:
+    """Each parameter, the keys of its rows, and the rows in its shape: a view."""
+    for r in rows:
+        for param, part in zip(r.params, r.stack.split(sizes_of(r.params), dim=1), strict=True):
+            yield param, r.keys, part.view(len(r.keys), *param.shape)
+
+
+def unpack(rows: Iterable[Rows]) -> Gradients:
+    """What :func:`pack` takes."""
+    return {param: dict(zip(keys, stack, strict=True)) for param, keys, stack in by_param(rows)}
+
+
+def add_rows(a: Sequence[Rows], b: Sequence[Rows], kinds: Mapping[Tensor, Hashable] | None = None) -> list[Rows]:
     """Sum two micro-batches. Never in place: autograd may hand out one tensor for several parameters."""
-    if a is None or b is None:
-        return a if b is None else b
-    if a.keys == b.keys:
-        return Rows(a.keys, a.stack + b.stack)
-    parts = dict(zip(a.keys, a.stack.unbind(), strict=True))
-    for key, row in zip(b.keys, b.stack.unbind(), strict=True):
-        parts[key] = parts[key] + row if key in parts else row
-    return _collect(parts)
+    pairs = list(zip(a, b, strict=False))
+    if len(a) == len(b) and all(r.keys == s.keys and are_same(r.params, s.params) for r, s in pairs):
+        return [Rows(r.params, r.keys, r.stack + s.stack) for r, s in pairs]
+    found = unpack(a)
+    for param, rows in unpack(b).items():
+        mine = found.setdefault(param, {})
+        mine.update({key: mine[key] + row if key in mine else row for key, row in rows.items()})
+    return pack(found, kinds)
 
 
 def drop_zero_rows(
-    rows: Sequence[Rows | None], reach: Sequence[frozenset[int]], missing: bool = False
-) -> list[Rows | None]:
+    rows: Sequence[Rows],
+    reach: Mapping[Tensor, frozenset[int]],
+    missing: bool = False,
+    kinds: Mapping[Tensor, Hashable] | None = None,
+) -> list[Rows]:
     """Drop the rows that are zero for one parameter while the same objective has a gradient elsewhere.
 
     Behind an opaque graph that is what an objective that does not reach a parameter looks like. Rows of objectives
     that are known to reach the parameter (``reach``) stay. If ``missing``, some objective is not in the batch, and a
     parameter whose rows all vanish is taken to be its head, which the batch does not reach.
     """
-    sizes = [
-        {}
-        if r is None
-        else dict(zip(r.keys, torch.linalg.vector_norm(as_matrix(r.stack), torch.inf, dim=1).tolist(), strict=True))
-        for r in rows
-    ]
-    alive = {key for size in sizes for key, s in size.items() if s != 0}
-    result: list[Rows | None] = []
-    for r, size, known in zip(rows, sizes, reach, strict=True):
-        if r is None or (missing and not any(size.values())):
-            result.append(None)
-            continue
-        kept = [k for k, key in enumerate(r.keys) if size[key] != 0 or key in known or key not in alive]
-        result.append(r if len(kept) == len(r.keys) else Rows(tuple(r.keys[k] for k in kept), r.stack[kept]))
-    return result
+    sizes: dict[Tensor, dict[int, float]] = {}
+    for param, keys, stack in by_param(rows):
+        largest = [float(row.abs().amax()) if row.numel() else 0.0 for row in stack]
+        sizes[param] = dict(zip(keys, largest, strict=True))
+    alive = {key for size in sizes.values() for key, s in size.items() if s != 0}
+    dropped: dict[Tensor, set[int]] = {}
+    for param, size in sizes.items():
+        known = reach.get(param, frozenset())
+        if missing and not any(size.values()):
+            dropped[param] = set(size)
+        elif gone := {key for key, s in size.items() if s == 0 and key not in known and key in alive}:
+            dropped[param] = gone
+    if not dropped:
+        return list(rows)
+    found = unpack(rows)
+    for param, gone in dropped.items():
+        for key in gone:
+            del found[param][key]
+    return pack(found, kinds)
 
 
-def largest_entry(rows: Sequence[Rows | None], limit: float) -> float:
+def largest_entry(rows: Sequence[Rows], limit: float) -> float:
     """A bound on the largest absolute entry of all rows, sharp above ``limit``; NaN or infinite if an entry is."""
-    stacks = [r.stack for r in rows if r is not None and r.stack.numel()]
+    stacks = [r.stack for r in rows if r.stack.numel()]
     if not stacks:
         return 0.0
     bound = float(torch.nn.utils.get_total_norm(stacks))  # many times faster than the maximum norm
     return bound if bound <= limit else float(torch.nn.utils.get_total_norm(stacks, norm_type=torch.inf))
 
 
-def gram_matrix(rows: Sequence[Rows | None], count: int) -> Tensor:
+def gram_matrix(rows: Sequence[Rows], count: int) -> Tensor:
     """K_ij = g_i . g_j over the given parameters, [count, count] in float64 on the CPU.
 
     The products are made in the rows' own precision (at least float32), without a copy of the rows; only where
@@ -143,13 +196,10 @@ def gram_matrix(rows: Sequence[Rows | None], count: int) -> Tensor:
     return K
 
 
-def _gram(rows: Sequence[Rows | None], count: int, dtype: torch.dtype) -> Tensor:
+def _gram(rows: Sequence[Rows], count: int, dtype: torch.dtype) -> Tensor:
     K = torch.zeros(count, count, dtype=torch.float64)
     for r in rows:
-        if r is None:
-            continue
-        G = as_matrix(r.stack)
-        G = G.to(torch.promote_types(G.dtype, dtype))
+        G = r.stack.to(torch.promote_types(r.stack.dtype, dtype))
         index = torch.tensor(r.keys)
         K[index[:, None], index] += (G @ G.T).to("cpu", torch.float64)
     return K

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 
 from ..direction import Direction
-from ._averages import Averages, Pair, all_pairs, precondition
+from ._averages import Averages, Pair, all_pairs, metric_of
+from ._store import Store
 
 ESTIMATORS = ("auto", "pair", "full", "diagonal", "collapsed", "marginal")
 RAMPS = ("largest", "matched", "paper")
 RAMPUP = 300
 MOST_IN_FULL = 8  # objectives for which "auto" keeps all pairs up to date
+PIECE = 1 << 17  # coordinates at a time: what is computed from them on the way stays in the cache
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class PreferenceMetric:
         self.steps = 0
         self.wait = 0  # steps until the averages are updated again
         self.generator = torch.Generator().manual_seed(seed)
-        self.averages: dict[Tensor, Averages] = {}
+        self.averages = Store()
         self.used: str | None = None  # the estimator in use, once the first step has been taken
         self.constant: dict[int, float] = {}  # lambda_i of the objectives in the collapsed average
         self.norms: dict[int, float] = {}  # |g_i| as last measured, if the averages are normalised
@@ -198,49 +200,55 @@ class PreferenceMetric:
         return {key: min(float(torch.nn.utils.get_total_norm(rows)), largest) for key, rows in parts.items()}
 
     def precondition(self, x: Direction, beta: float, measurement: Measurement) -> Tensor:
-        """d / M for one parameter, with this step's gradients in the averages; the averages stay as they are."""
-        averages, x, pairs = self._measured(x, measurement)
-        C = self._curvature(averages, x, pairs, beta)
+        """d / M for one block, with this step's gradients in the averages; the averages stay as they are."""
+        averages, seen, pairs = self._measured(x, measurement)
+        terms = averages.terms(seen, pairs, beta**self.every, self.bias_correction, measurement.norms)
         # A single average that is up to date is above the floor by itself.
-        single = x.complete and len(x.keys) == len(pairs) == 1 and averages.pairs in ([], pairs)
-        return precondition(
-            x.d,
-            C,
-            floor=(1.0 - beta) if self.floor and not single else None,
-            eps=self.eps,
-            alpha=self.alpha,
-            ramp=self.ramp,
-        )
+        single = seen.complete and len(seen.keys) == len(pairs) == 1 and averages.pairs in ([], pairs)
+        floor = (1.0 - beta) if self.floor and not single else None
+        out = torch.empty_like(x.d)
+        for columns in self._pieces(out):
+            y, part = (seen, averages) if columns is None else (seen.part(columns), averages.part(columns))
+            C = None if terms is None else part.curvature(y, terms)
+            M = metric_of(y, C, floor=floor, eps=self.eps, alpha=self.alpha, ramp=self.ramp)
+            torch.div(y.d, M, out=out if columns is None else out[columns])
+        return out
+
+    def _pieces(self, out: Tensor) -> Iterator[slice | None]:
+        """All coordinates together if they are few, or if the ramp-up asks for the largest root of a tensor."""
+        if len(out) <= PIECE or self.alpha < 1.0:
+            yield None
+            return
+        for start in range(0, len(out), PIECE):
+            yield slice(start, start + PIECE)
 
     def curvature(self, x: Direction, beta: float, measurement: Measurement) -> Tensor | None:
-        """C_lambda for one parameter, before floor, eps and ramp-up; None if there is no average yet."""
-        return self._curvature(*self._measured(x, measurement), beta)
-
-    def _curvature(self, averages: Averages, x: Direction, pairs: list[Pair], beta: float) -> Tensor | None:
-        return averages.curvature(x, pairs, beta**self.every, self.bias_correction)
+        """C_lambda for one block, before floor, eps and ramp-up; None if there is no average yet."""
+        averages, x, pairs = self._measured(x, measurement)
+        terms = averages.terms(x, pairs, beta**self.every, self.bias_correction, measurement.norms)
+        return None if terms is None else averages.curvature(x, terms)
 
     def _measured(self, x: Direction, measurement: Measurement) -> tuple[Averages, Direction, list[Pair]]:
-        """The averages of a parameter, the direction as they take it, and the pairs that this step measures."""
-        averages = Averages() if measurement.restart else self.averages.get(x.param, Averages())
-        x = self._view(x, measurement)
+        """The averages of a block, the direction as they take it, and the pairs that this step measures."""
+        averages = Averages(x.params) if measurement.restart else self.averages.find(x.params)
+        x = self._as_seen(x, measurement)
         return averages, x, measurement.pairs(x.keys) if measurement.active else []
 
     def update(self, x: Direction, beta: float, measurement: Measurement) -> None:
-        """Take this step's gradients of one parameter into its averages."""
+        """Take this step's gradients of one block into its averages."""
         if not measurement.active:
             return
-        x = self._view(x, measurement)
-        averages = self.averages.setdefault(x.param, Averages())
-        averages.update(x.rows, x.keys, measurement.pairs(x.keys), beta**self.every)
+        x = self._as_seen(x, measurement)
+        self.averages.take(x.params).update(x, measurement.pairs(x.keys), beta**self.every, measurement.norms)
 
     def begin_update(self, measurement: Measurement) -> None:
-        """Before the :meth:`update` of each parameter: let go of averages that no longer hold."""
+        """Before the :meth:`update` of each block: let go of averages that no longer hold."""
         if measurement.restart:
-            self.averages.clear()
+            self.averages = Store()
             self.constant.clear()
 
     def end_update(self, measurement: Measurement, weights: Sequence[float], present: Sequence[int]) -> None:
-        """After the :meth:`update` of each parameter: the step is taken."""
+        """After the :meth:`update` of each block: the step is taken."""
         self.steps += 1
         self.wait = (self.every if measurement.active else self.wait) - 1
         self.used = measurement.estimator
@@ -251,33 +259,25 @@ class PreferenceMetric:
         if measurement.norms is not None:
             self.norms = dict(measurement.norms)
 
-    def _view(self, x: Direction, measurement: Measurement) -> Direction:
-        """The direction as the averages take it: rows and weights in the estimator's own terms, d as it is."""
-        x = self._as_seen(x, measurement)
-        norms = measurement.norms
-        if norms is None:
-            return x
-        lengths = x.rows.new_tensor([norms[key] or 1.0 for key in x.keys]).view(-1, *[1] * x.d.dim())
-        weights = tuple(w * norms.get(i, 0.0) for i, w in enumerate(x.weights))
-        return replace(x, rows=x.rows / lengths, weights=weights)
-
     @staticmethod
     def _as_seen(x: Direction, measurement: Measurement) -> Direction:
         """What the estimator takes for objectives: the real ones, or d as if it were the only one."""
         if measurement.estimator not in ("collapsed", "marginal"):
             return x
-        return Direction(x.param, x.d, (1.0,), (0,), x.d.unsqueeze(0), complete=True)
+        return Direction(x.params, x.d, (1.0,), (0,), x.d.unsqueeze(0), complete=True)
 
     def state_dict(self, params: Sequence[Tensor]) -> dict[str, Any]:
         """The state, with the averages numbered as the parameters are in ``params``."""
         averages = {}
-        for index, param in enumerate(params):
-            entry = self.averages.get(param)
-            if entry is not None and entry.F is not None:
-                averages[index] = {
-                    "F": entry.F.clone(),
+        index = {param: i for i, param in enumerate(params)}
+        for entry in (part for block in self.averages for part in block.split()):
+            (param,) = entry.params
+            if entry.F is not None and param in index:
+                averages[index[param]] = {
+                    "F": entry.F.reshape(len(entry.pairs), *param.shape).clone(),
                     "pairs": [list(p) for p in entry.pairs],
                     "n": list(entry.n),
+                    "scale": list(entry.scale),
                 }
         return {
             "steps": self.steps,
@@ -299,13 +299,13 @@ class PreferenceMetric:
         if ("norms" in state) != self.normalise:
             raise ValueError(f"the checkpoint's averages were not made with normalise={self.normalise}")
         for index, entry in state["averages"].items():
-            for key in ("F", "pairs", "n"):
+            for key in ("F", "pairs", "n", "scale"):
                 if key not in entry:
                     raise ValueError(f"the checkpoint's averages of parameter {index} lack {key!r}")
-            F, pairs, n = entry["F"], entry["pairs"], entry["n"]
+            F, pairs, n, scale = (entry[key] for key in ("F", "pairs", "n", "scale"))
             if index >= len(params):
                 raise ValueError(f"the checkpoint has averages of parameter {index}; there are {len(params)}")
-            if tuple(F.shape[1:]) != tuple(params[index].shape) or not len(F) == len(pairs) == len(n):
+            if tuple(F.shape[1:]) != tuple(params[index].shape) or not len(F) == len(pairs) == len(n) == len(scale):
                 raise ValueError(
                     f"the checkpoint's averages of parameter {index} have shape {tuple(F.shape)} for {len(pairs)} "
                     f"pairs; the parameter has shape {tuple(params[index].shape)}"
@@ -317,12 +317,15 @@ class PreferenceMetric:
         self.used = state["estimator"]
         self.constant = dict(state["constant"])
         self.norms = dict(state.get("norms", {}))
-        self.averages.clear()
+        averages = []
         for index, entry in state["averages"].items():
             param = params[index]
             F = entry["F"].to(device=param.device, dtype=self.compute_dtype(param), copy=True)
             pairs = [(int(i), int(j)) for i, j in entry["pairs"]]
-            self.averages[param] = Averages(pairs, list(entry["n"]), F)
+            averages.append(
+                Averages((param,), pairs, [*entry["n"]], [*entry["scale"]], F.reshape(len(F), param.numel()))
+            )
+        self.averages = Store(averages)
 
 
 def _rampup_steps(rampup: int | float, total_steps: int | None) -> int:

@@ -7,7 +7,6 @@ from typing import Any
 
 from torch import Tensor
 
-from ..gradients import Rows
 from ._moments import moment_dtype, open_state, update_moments
 from ._per_objective import PerObjective
 
@@ -43,8 +42,8 @@ class AdaTask(PerObjective):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}, objectives)
 
-    def move(self, param: Tensor, rows: Rows, group: dict[str, Any]) -> Tensor:
+    def move(self, param: Tensor, keys: tuple[int, ...], rows: Tensor, group: dict[str, Any]) -> Tensor:
         state = self.state[param]
-        at = open_state(state, param, rows.keys)
-        m, v = update_moments(state, at, rows.stack.to(moment_dtype(param)), group["betas"])
+        at = open_state(state, param, keys)
+        m, v = update_moments(state, at, rows.to(moment_dtype(param)), group["betas"])
         return m.div_(v.sqrt_().add_(group["eps"])).sum(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,17 @@ import torch
 from torch import Tensor
 
 from ..direction import clip_factor, combine
-from ..gradients import REST, Losses, Rows, add_rows, compute_rows, drop_zero_rows, gram_matrix, largest_entry
+from ..gradients import (
+    REST,
+    Losses,
+    Rows,
+    add_rows,
+    compute_rows,
+    drop_zero_rows,
+    gram_matrix,
+    largest_entry,
+    sizes_of,
+)
 from ..metric import Measurement
 from ..solvers._checks import check_vector
 from ._run import Pending
@@ -76,18 +86,19 @@ def advance(
             _check_same_weights(opt, before, after)
     passes = _passes(opt, batch, after)
     opt.run.tell("passes", batch, params, passes, scale)
-    rows = compute_rows(batch, params, passes, scale=scale, retain_graph=retain_graph)
+    kinds = _kinds(opt)
+    rows = compute_rows(batch, params, passes, kinds, scale=scale, retain_graph=retain_graph)
     _check_reach(batch, rows, passes)
-    after.rows = rows if before is None else [add_rows(a, b) for a, b in zip(before.rows, rows, strict=True)]
+    after.rows = rows if before is None else add_rows(before.rows, rows, kinds)
 
     opt.run.tell("room", "gradients")
     limit = _limit(opt, params)
     largest = largest_entry(after.rows, limit)
     if largest <= limit:
-        _tell_heads(opt, after, params)
+        _tell_heads(opt, after, kinds)
         if opt.solver.needs_gram:
             everywhere = opt.solver.family == "preference"  # its weights hold for heads too, so heads count
-            weighed = [r for p, r in zip(params, after.rows, strict=True) if everywhere or _is_shared(opt, p, after)]
+            weighed = [r for r in after.rows if everywhere or _is_shared(opt, r, after)]
             gram = gram_matrix(weighed, len(values))
             opt.run.tell("room", "gradients")
             _solve(opt, after, gram)
@@ -99,9 +110,18 @@ def advance(
     return after if largest <= limit else replace(after, failed=True)  # NaN compares false
 
 
-def _check_reach(batch: Losses, rows: Sequence[Rows | None], passes: Mapping[int, Any]) -> None:
+def _kinds(opt: MultiObjective) -> dict[Tensor, Hashable]:
+    """Parameters that may share a block: alike in all that the later rooms ask for, and never in different ones."""
+    return {
+        p: (g, opt.shared is not None and p in opt.shared, id(opt.run.blocks.get(p)))
+        for g, group in enumerate(opt.param_groups)
+        for p in group["params"]
+    }
+
+
+def _check_reach(batch: Losses, rows: Sequence[Rows], passes: Mapping[int, Any]) -> None:
     """A loss that reaches no parameter looks like one that has converged; a solver would take it for that."""
-    reached = {key for r in rows if r is not None for key in r.keys}
+    reached = {key for r in rows for key in r.keys}
     if not reached:
         raise ValueError("no loss reaches a parameter of the optimizer: was it built on another model?")
     for i in set(passes) - reached - {REST}:
@@ -153,23 +173,25 @@ def _check_same_weights(opt: MultiObjective, before: Pending, after: Pending) ->
         )
 
 
-def _tell_heads(opt: MultiObjective, after: Pending, params: list[Tensor]) -> None:
+def _tell_heads(opt: MultiObjective, after: Pending, kinds: Mapping[Tensor, Hashable]) -> None:
     """Note which objectives reach which parameter, in this step or an earlier one."""
-    known = [opt.run.reach.get(param, frozenset()) for param in params]
     missing = len(after.present) < len(after.values)
-    if after.opaque and (missing or any(key != REST for r in after.rows if r for key in r.keys)):
-        after.rows = drop_zero_rows(after.rows, known, missing)
-    for param, rows, reach in zip(params, after.rows, known, strict=True):
-        if rows is not None:
-            after.reach[param] = reach.union(key for key in rows.keys if key != REST)
+    if after.opaque and (missing or any(key != REST for r in after.rows for key in r.keys)):
+        after.rows = drop_zero_rows(after.rows, opt.run.reach, missing, kinds)
+    for rows in after.rows:
+        keys = frozenset(key for key in rows.keys if key != REST)
+        for param in rows.params:
+            known = opt.run.reach.get(param)
+            after.reach[param] = keys if known is None else known | keys
 
 
-def _is_shared(opt: MultiObjective, param: Tensor, after: Pending) -> bool:
+def _is_shared(opt: MultiObjective, rows: Rows, after: Pending) -> bool:
+    """Whether a block is shared; its parameters are alike in this."""
     if opt.head_weights == "lambda" or len(after.values) == 1:
         return True
     if opt.shared is not None:
-        return param in opt.shared
-    return len(after.reach.get(param, ())) > 1
+        return rows.params[0] in opt.shared
+    return len(after.reach[rows.params[0]]) > 1
 
 
 def _limit(opt: MultiObjective, params: list[Tensor]) -> float:
@@ -187,34 +209,34 @@ def write(opt: MultiObjective, after: Pending, params: list[Tensor], scale: floa
     betas = _betas(opt)
     metric, measurement = opt.metric, after.measurement
     directions = []
-    for param, rows in zip(params, after.rows, strict=True):
-        if rows is not None:
-            follows = opt.solver.family != "gradient" or _is_shared(opt, param, after)
-            dtype = torch.promote_types(param.dtype, torch.float32)
-            dtype = dtype if metric is None else metric.compute_dtype(param)
-            assert after.solver is not None
-            mask = None
-            if after.solver.per_coordinate and follows:
-                mask = after.solver.masks(rows.stack.to(dtype), rows.keys)
-            directions.append(combine(param, rows, weights if follows else ones, dtype, mask))
+    for rows in after.rows:
+        follows = opt.solver.family != "gradient" or _is_shared(opt, rows, after)
+        dtype = torch.promote_types(rows.stack.dtype, torch.float32)
+        dtype = dtype if metric is None else metric.compute_dtype(rows.params[0])
+        assert after.solver is not None
+        mask = None
+        if after.solver.per_coordinate and follows:
+            mask = after.solver.masks(rows.stack.to(dtype), rows.keys)
+        directions.append(combine(rows, weights if follows else ones, dtype, mask))
     factor = clip_factor(directions, opt.max_norm)
     directions = [x.scaled(factor) for x in directions]
     if metric is not None and measurement is not None:
         measurement = after.measurement = metric.settle(measurement, weights, after.present, directions)
-    after.directions = [(x, betas[x.param]) for x in directions]
-    results = []
+    after.directions = [(x, betas[x.params[0]]) for x in directions]
+    results: list[tuple[Tensor, Tensor]] = []
     for x, beta in after.directions:
         if metric is None or measurement is None:
             out = x.d * scale
         else:
             out = metric.precondition(x, beta, measurement)
             out = out if scale == 1.0 else out.mul_(scale)
-        results.append(_like(x.param, out))
+        parts = out.split(sizes_of(x.params))
+        results.extend((p, _like(p, part.view(p.shape))) for p, part in zip(x.params, parts, strict=True))
     for param in (p for group in opt.param_groups for p in group["params"]):  # also what was frozen since
         param.grad = None
-    for (x, _), out in zip(after.directions, results, strict=True):
-        x.param.grad = out
-        after.versions[out] = out._version
+    for param, gradient in results:
+        param.grad = gradient
+        after.versions[gradient] = gradient._version
     opt.run.tell("direction", after)
     if metric is None:
         after.directions = []  # nothing of them is needed in the step: let the rows go

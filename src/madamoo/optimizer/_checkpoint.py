@@ -11,11 +11,24 @@ if TYPE_CHECKING:
     from ._multi_objective import MultiObjective
 
 KEY = "multi_objective"
-_PIECES = ("objectives", "n_objectives", "skipped", "opaque", "shapes", "reach", "solver_name", "solver", "metric")
+_PIECES = (
+    "objectives",
+    "n_objectives",
+    "skipped",
+    "opaque",
+    "shapes",
+    "reach",
+    "blocks",
+    "solver_name",
+    "solver",
+    "metric",
+)
 
 
 def save_state(opt: MultiObjective) -> dict[str, Any]:
     run, params = opt.run, _all_params(opt)
+    index = {p: i for i, p in enumerate(params)}
+    blocks = {id(block): block for p, block in run.blocks.items() if p in index}.values()
     state = opt.optimizer.state_dict()
     state[KEY] = {
         "objectives": None if run.names is None else list(run.names),
@@ -24,6 +37,7 @@ def save_state(opt: MultiObjective) -> dict[str, Any]:
         "opaque": run.opaque,
         "shapes": [list(p.shape) for p in params],
         "reach": {i: sorted(run.reach[p]) for i, p in enumerate(params) if p in run.reach},
+        "blocks": [[index[p] for p in block if p in index and run.blocks[p] is block] for block in blocks],
         "solver_name": type(opt.solver).__name__,
         "solver": opt.solver.state_dict(),
         "metric": None if opt.metric is None else opt.metric.state_dict(params),
@@ -53,6 +67,10 @@ def load_state(opt: MultiObjective, state: dict[str, Any]) -> None:
     run.skipped, run.opaque = own["skipped"], own["opaque"]
     run.reach.clear()
     run.reach.update({params[i]: frozenset(keys) for i, keys in own["reach"].items()})
+    run.blocks.clear()
+    for numbers in own["blocks"]:
+        block = tuple(params[i] for i in numbers)
+        run.blocks.update(dict.fromkeys(block, block))
 
 
 def _check(opt: MultiObjective, state: dict[str, Any], params: list[Tensor]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..gradients import Rows, as_matrix
 from ..solvers._checks import check_vector
 from ._moments import Places, moment_dtype, open_state, update_moments, updates_of
 from ._per_objective import PerObjective, check_decay
@@ -57,20 +56,20 @@ class MTAdam(PerObjective):
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "beta3": beta3, "ranks": ranks}
         super().__init__(params, defaults, objectives, None if ranks is None else len(ranks))
 
-    def move(self, param: Tensor, rows: Rows, group: dict[str, Any]) -> Tensor:
+    def move(self, param: Tensor, keys: tuple[int, ...], rows: Tensor, group: dict[str, Any]) -> Tensor:
         state = self.state[param]
-        at = open_state(state, param, rows.keys, norms=())
-        g = rows.stack.to(moment_dtype(param))
+        at = open_state(state, param, keys, norms=())
+        g = rows.to(moment_dtype(param))
         factors = self._balance(state, at, g, group["beta3"])
         if group["ranks"] is not None:
-            factors = factors * g.new_tensor([group["ranks"][i] for i in rows.keys])
+            factors = factors * g.new_tensor([group["ranks"][i] for i in keys])
         m, v = update_moments(state, at, g * factors.view(-1, *[1] * param.dim()), group["betas"])
         return m.sum(0).div_(v.amax(0).sqrt_().add_(group["eps"]))
 
     @staticmethod
     def _balance(state: dict[str, Any], at: Places, g: Tensor, beta3: float) -> Tensor:
         """Take the norms of the gradients g [K, *shape] into n, and return n_1 / n_i."""
-        norm = torch.linalg.vector_norm(as_matrix(g), dim=1)
+        norm = torch.linalg.vector_norm(g.reshape(len(g), g[0].numel()), dim=1)
         first = torch.tensor([t == 1 for t in updates_of(state, at)], device=g.device)
         state["norms"][at] = torch.where(first, norm, beta3 * state["norms"][at] + (1 - beta3) * norm)
         reaches = state["norms"] > VANISHING

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from .. import solvers
-from ..gradients import LossesT, check_names, read_losses
+from ..gradients import LossesT, are_same, check_names, read_losses
 from ..metric import PreferenceMetric
 from ..solvers import Solver
 from ._backward import advance, read_preference, read_scale, refuse, trainable, was_cleared, write
@@ -256,6 +256,9 @@ class MultiObjective(Optimizer):
         if len(pending.present) == run.count:
             run.opaque = pending.opaque
         run.reach.update(pending.reach)
+        for rows in pending.rows:
+            if not are_same(run.blocks.get(rows.params[0], ()), rows.params):
+                run.blocks.update(dict.fromkeys(rows.params, rows.params))
         if pending.solver is not None and pending.solver is not self.solver:
             self.solver.load_state_dict(pending.solver.state_dict())
         metric, measurement = self.metric, pending.measurement

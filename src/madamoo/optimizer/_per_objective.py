@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..gradients import LossesT, Rows, add_rows, check_names, compute_rows, largest_entry, read_losses
+from ..gradients import LossesT, add_rows, by_param, check_names, compute_rows, largest_entry, read_losses
 from ..solvers._checks import check_positive
 from ._moments import moment_dtype
 from ._multi_objective import allow_several_backward_passes
@@ -41,8 +41,11 @@ class PerObjective(Optimizer):
         self.run = Run(count) if names is None else Run(len(names), check_names(names))
         allow_several_backward_passes()
 
-    def move(self, param: Tensor, rows: Rows, group: dict[str, Any]) -> Tensor:
-        """Take the rows into ``self.state[param]``, and return what to subtract from the parameter, for a rate of 1."""
+    def move(self, param: Tensor, keys: tuple[int, ...], rows: Tensor, group: dict[str, Any]) -> Tensor:
+        """Take the rows [K, *shape] of the objectives ``keys`` into ``self.state[param]``.
+
+        The result is what to subtract from the parameter, for a rate of 1.
+        """
         raise NotImplementedError
 
     @property
@@ -81,7 +84,7 @@ class PerObjective(Optimizer):
         after.failed = not bool(torch.isfinite(batch.values[list(batch.present)]).all())
         if not after.failed:
             rows = compute_rows(batch, params, {i: {i: 1.0} for i in batch.present}, retain_graph=retain_graph)
-            after.rows = rows if before is None else [add_rows(a, b) for a, b in zip(before.rows, rows, strict=True)]
+            after.rows = rows if before is None else add_rows(before.rows, rows)
             # Squares must be finite, also that of a whole tensor's norm.
             limit = min((torch.finfo(moment_dtype(p)).max ** 0.375 for p in params), default=0.0)
             after.failed = not largest_entry(after.rows, limit) <= limit  # NaN compares false
@@ -107,10 +110,9 @@ class PerObjective(Optimizer):
             return result
         run.count, run.names = len(pending.values), pending.names
         groups = {p: group for group in self.param_groups for p in group["params"]}
-        for param, rows in zip(params, pending.rows, strict=True):
-            if rows is not None:
-                lr, decay = groups[param]["lr"], groups[param]["weight_decay"]
-                param.mul_(1 - lr * decay).sub_(lr * self.move(param, rows, groups[param]))
+        for param, keys, stack in by_param(pending.rows):
+            lr, decay = groups[param]["lr"], groups[param]["weight_decay"]
+            param.mul_(1 - lr * decay).sub_(lr * self.move(param, keys, stack, groups[param]))
         return result
 
     def zero_grad(self, set_to_none: bool = True) -> None:

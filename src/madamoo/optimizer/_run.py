@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ class Pending:
     preference: Tensor | None
     measurement: Measurement | None
     opaque: bool = False  # whether the graph hides which objective reaches which parameter
-    rows: list[Rows | None] = field(default_factory=list)
+    rows: list[Rows] = field(default_factory=list)
     reach: dict[Tensor, frozenset[int]] = field(default_factory=dict)
     solver: Solver | None = None  # the solver as it will be after the step
     weights: Tensor | None = None
@@ -32,7 +33,7 @@ class Pending:
     versions: dict[Tensor, int] = field(default_factory=dict)  # of the gradients, as they were written
     failed: bool = False
 
-    @property
+    @cached_property
     def present(self) -> tuple[int, ...]:
         return tuple(torch.nonzero(~torch.isnan(self.values)).flatten().tolist())
 
@@ -44,6 +45,7 @@ class Run:
     count: int | None = None
     names: tuple[str, ...] | None = None
     reach: dict[Tensor, frozenset[int]] = field(default_factory=dict)
+    blocks: dict[Tensor, tuple[Tensor, ...]] = field(default_factory=dict)  # they are divided, never joined
     weights: Tensor | None = None
     skipped: int = 0
     opaque: bool | None = None
