@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from madamoo.bench import configure
+from madamoo.bench import configure, get
 
 
 def test_what_is_not_given_comes_from_the_profile():
@@ -109,3 +109,10 @@ def test_folder_names_are_plain_whatever_the_specs(tmp_path, changes):
             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-"
         )
     folder.mkdir(parents=True)  # the file system agrees
+
+
+def test_reductions_tell_what_was_chosen_besides_the_profile():
+    profile = get("digits").profiles["cpu"]
+    assert configure("digits").reductions(profile) == list(profile.reductions)
+    *given, chosen = configure("digits", epochs=3).reductions(profile)
+    assert given == list(profile.reductions) and chosen == f"epochs 3, not the profile's {profile.epochs}"

@@ -49,6 +49,15 @@ def test_an_improvement_is_a_gain_already():
     assert cell.over_control is None, "under constant weights the control is MAdam itself"
 
 
+def test_a_variant_stands_in_for_madam():
+    found = records("digits", "uw", {"adam": [90, 80], "madam": [80, 60], "madam:normalise=True": [91, 82]})
+    (cell,) = summarise(found, optimizer="madam:normalise=True")
+    assert cell.over_adam.mean == pytest.approx(10.0)
+    assert "MAdam (normalise=True)" in render_summary([cell])
+    assert summarise(found)[0].over_adam.mean == pytest.approx(-100.0)
+    assert summarise(found, optimizer="madam:every=2") == []
+
+
 def test_losses_are_counted_as_plainly_as_wins():
     gains = [Gain(2.0, 1.0, 3.0), Gain(-4.0, -5.0, -3.0), Gain(-1.0, -3.0, 1.0), Gain(0.0, None, None), None]
     assert counts(gains) == {

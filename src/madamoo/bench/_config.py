@@ -42,6 +42,15 @@ class Config:
     def folder(self, root: Path) -> Path:
         return root / _plain(self.benchmark)[-LONGEST:].lstrip("-") / self.name
 
+    def reductions(self, profile: Profile) -> list[str]:
+        """In words, where the run is smaller than the paper's: as its profile says, and what was chosen besides."""
+        chosen = [
+            f"{key} {mine}, not the profile's {theirs}"
+            for key in ("epochs", "batch", "model", "schedule")
+            if (mine := getattr(self, key)) != (theirs := getattr(profile, key))
+        ]
+        return [*profile.reductions, *chosen]
+
     def differences(self, other: dict[str, Any]) -> list[str]:
         """In words, where ``other``, a configuration as in a record, is not this one."""
         mine = asdict(self)

@@ -22,7 +22,7 @@ def describe(config: Config, profile: Profile, folder: Path) -> Iterator[str]:
         f"{config.benchmark}, profile {config.profile}: solver {config.solver}, optimizer {config.optimizer}, "
         f"rate {config.lr:g}, seed {config.seed}, {config.epochs} epochs of batches of {config.batch}, {config.model}"
     )
-    for reduction in profile.reductions:
+    for reduction in config.reductions(profile):
         yield f"Reduced: {reduction}"
     yield f"Folder: {folder}"
 

@@ -45,11 +45,17 @@ class CellSummary:
     over_control: Gain | None  # None under constant weights, where the control is MAdam itself
     paper: float | None  # the paper's gain over Adam
     moved: float | None  # part of the weight that changes hands in a step
+    optimizer: str = "madam"
 
 
-def summarise(records: Sequence[Record], rate: str = "best") -> list[CellSummary]:
-    """A cell for each benchmark and solver with runs of Adam and MAdam on common seeds."""
+def summarise(records: Sequence[Record], rate: str = "best", optimizer: str = "madam") -> list[CellSummary]:
+    """A cell for each benchmark and solver with runs of Adam and MAdam on common seeds.
+
+    ``optimizer`` is the variant of MAdam that is compared.
+    """
     cells = []
+    if optimizer != "madam":
+        records = [_as_madam(record, optimizer) for record in records if record["config"]["optimizer"] != "madam"]
     for name in sorted({record["config"]["benchmark"] for record in records}):
         problem = get(name)
         for row in rows(records, problem, name=name):
@@ -59,10 +65,16 @@ def summarise(records: Sequence[Record], rate: str = "best") -> list[CellSummary
                 control = None if row["marginal_is_madam"] or row["marginal"] is None else compare("marginal")
                 paper = row["paper"] and metric.relative(row["paper"]["madam"][0], row["paper"]["adam"][0])
                 moved = _moved(records, name, row["solver"])
-                cells.append(
-                    CellSummary(name, row["solver"], rate, len(row["seeds"]), compare("adam"), control, paper, moved)
-                )
+                seeds = len(row["seeds"])
+                found = CellSummary(name, row["solver"], rate, seeds, compare("adam"), control, paper, moved, optimizer)
+                cells.append(found)
     return cells
+
+
+def _as_madam(record: Record, optimizer: str) -> Record:
+    if record["config"]["optimizer"] != optimizer:
+        return record
+    return {**record, "config": {**record["config"], "optimizer": "madam"}}
 
 
 def _gain(row: dict[str, Any], metric: Metric, baseline: str) -> Gain | None:
@@ -111,7 +123,11 @@ def render_summary(cells: Sequence[CellSummary], format: str = "text") -> str:
         )
         for cell in cells
     ]
-    title = f"What MAdam gains, in per cent of the error: {TITLES[cells[0].rate]}" if cells else "No cells"
+    title = "No cells"
+    if cells:
+        variant = cells[0].optimizer.removeprefix("madam").removeprefix(":")
+        name = f"MAdam ({variant})" if variant else "MAdam"
+        title = f"What {name} gains, in per cent of the error: {TITLES[cells[0].rate]}"
     notes = [
         in_words("Adam", counts([cell.over_adam for cell in cells])),
         in_words("Adam twice", counts([cell.over_control for cell in cells])),

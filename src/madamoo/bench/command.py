@@ -197,7 +197,7 @@ def _do(
     if dry_run or not todo.missing:
         return
     problem, size = problem_of(todo.missing[0])
-    for line in size.reductions:
+    for line in todo.missing[0].reductions(size):
         typer.echo(f"Reduced: {line}", err=True)
     problem.load(data_root(data_dir), size, todo.missing[0].seed)  # missing data are told now; prepared ones are cached
     failed, busy = [], 0
@@ -258,6 +258,7 @@ def table(
 def summary(
     results: Results = Path("results"),
     rate: Annotated[str, typer.Option(help="best or equal.")] = "best",
+    optimizer: Annotated[str, typer.Option(help="The variant to compare, as madam:normalise=True.")] = "madam",
     format: Annotated[str, typer.Option(help="text, markdown, latex, csv or json.")] = "text",
     plots: Annotated[Path | None, typer.Option(help="Folder for the two figures, as SVG.")] = None,
 ) -> None:
@@ -269,7 +270,7 @@ def summary(
         raise ValueError(f"rate must be best or equal, got {rate!r}")
     if not results.exists():
         raise ValueError(f"there is no folder {results}")
-    cells = summarise(read_records(results), rate)
+    cells = summarise(read_records(results), rate, optimizer)
     typer.echo(render_summary(cells, format), nl=False)
     if plots is not None:
         from ._plots import draw

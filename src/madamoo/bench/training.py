@@ -81,7 +81,7 @@ def train(
                 "validation": None,
                 "validation_loss": None,
                 "resumed_from": resumed,
-                "reductions": list(profile.reductions),
+                "reductions": config.reductions(profile),
                 "objectives": list(benchmark.objectives),
                 "metric": repr(getattr(training.optimizer, "metric", None)),  # in full, should a default change one day
                 "parameters": sum(p.numel() for p in training.model.parameters()),
