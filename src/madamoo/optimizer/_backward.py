@@ -93,21 +93,28 @@ def advance(
 
     opt.run.tell("room", "gradients")
     limit = _limit(opt, params)
-    largest = largest_entry(after.rows, limit)
-    if largest <= limit:
+    if not opt.solver.needs_gram:
+        largest = largest_entry(after.rows, limit)
+        if not largest <= limit:  # NaN compares false
+            return replace(after, failed=True)
         _tell_heads(opt, after, kinds)
-        if opt.solver.needs_gram:
-            everywhere = opt.solver.family == "preference"  # its weights hold for heads too, so heads count
-            weighed = [r for r in after.rows if everywhere or _is_shared(opt, r, after)]
-            gram = gram_matrix(weighed, len(values))
-            opt.run.tell("room", "gradients")
-            _solve(opt, after, gram)
-            sizes = gram.diagonal().clamp_min(0).sqrt()
-        else:
-            sizes = torch.full_like(values, largest)
-        assert after.weights is not None
-        largest = float((after.weights.abs() * sizes).sum())  # no entry of d is larger
-    return after if largest <= limit else replace(after, failed=True)  # NaN compares false
+        sizes = torch.full_like(values, largest)
+    else:
+        _tell_heads(opt, after, kinds)
+        everywhere = opt.solver.family == "preference"  # its weights hold for heads too, so heads count
+        weighed, others = [], []
+        for r in after.rows:
+            (weighed if everywhere or _is_shared(opt, r, after) else others).append(r)
+        gram = gram_matrix(weighed, len(values))
+        sizes = gram.diagonal().clamp_min(0).sqrt()  # no entry is larger: that spares a look at every row
+        fits = float(sizes.max()) <= limit or largest_entry(weighed, limit) <= limit
+        if not (fits and largest_entry(others, limit) <= limit):
+            return replace(after, failed=True)
+        opt.run.tell("room", "gradients")
+        _solve(opt, after, gram)
+    assert after.weights is not None
+    largest = float((after.weights.abs() * sizes).sum())  # no entry of d is larger
+    return after if largest <= limit else replace(after, failed=True)
 
 
 def _kinds(opt: MultiObjective) -> dict[Tensor, Hashable]:
@@ -196,9 +203,10 @@ def _is_shared(opt: MultiObjective, rows: Rows, after: Pending) -> bool:
 
 def _limit(opt: MultiObjective, params: list[Tensor]) -> float:
     """The largest gradient entry that can be handled: with a metric, one whose square is finite."""
+    each = {p.dtype: p for p in params}
     if opt.metric is None:
-        return max(torch.finfo(p.dtype).max for p in params)
-    return min(torch.finfo(opt.metric.compute_dtype(p)).max ** 0.5 / 8 for p in params)
+        return max(torch.finfo(dtype).max for dtype in each)
+    return min(torch.finfo(opt.metric.compute_dtype(p)).max ** 0.5 / 8 for p in each.values())
 
 
 def write(opt: MultiObjective, after: Pending, params: list[Tensor], scale: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -83,7 +84,7 @@ class MultiObjective(Optimizer):
         if metric is not None:
             estimator = metric.resolve(static=solver.static, count=2)
             averages_need_rows = estimator not in ("collapsed", "marginal")
-        if _evaluates_again(optimizer) and (metric is not None or not solver.static):
+        if _evaluates_again(type(optimizer)) and (metric is not None or not solver.static):
             raise ValueError(
                 f"{type(optimizer).__name__} evaluates its closure several times a step; that needs metric=None and a "
                 f"static solver, got {type(solver).__name__} and {metric!r}"
@@ -180,7 +181,7 @@ class MultiObjective(Optimizer):
 
         A step that ``backward`` refused does nothing. Without a ``backward``, this is the inner optimizer's step.
         """
-        if _evaluates_again(self.optimizer):
+        if _evaluates_again(type(self.optimizer)):
             result = cast(Any, self.optimizer.step)(closure)
             self._commit()
             return result
@@ -281,9 +282,10 @@ def _shared_parameters(shared: nn.Module | Iterable[Tensor], optimizer: Optimize
     return result
 
 
-def _evaluates_again(optimizer: Optimizer) -> bool:
+@cache
+def _evaluates_again(kind: type[Optimizer]) -> bool:
     """Whether the optimizer cannot do without a closure, as L-BFGS, which calls it several times a step."""
-    step = inspect.signature(type(optimizer).step).parameters.get("closure")
+    step = inspect.signature(kind.step).parameters.get("closure")
     return step is not None and step.default is inspect.Parameter.empty
 
 
