@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -56,15 +57,14 @@ def _segnet() -> Problem:
     """Segmentation, depth and normals of images, as on NYUv2, but small."""
     widths = (3, 16, 32, 64, 32, 16)
     layers: list[nn.Module] = []
-    for k, (before, after) in enumerate(zip(widths, widths[1:], strict=False)):
+    for k, (before, after) in enumerate(pairwise(widths)):
         layers += [nn.Conv2d(before, after, 3, padding=1), nn.GroupNorm(4, after), nn.ReLU()]
         layers += [nn.MaxPool2d(2)] if k < 2 else [nn.Upsample(scale_factor=2)] if k > 2 else []
     sizes = (13, 1, 3)
     heads = nn.ModuleList(nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.Conv2d(16, n, 1)) for n in sizes)
     y = [torch.randint(13, (8, 48, 48)), torch.randn(8, 1, 48, 48), torch.randn(8, 3, 48, 48)]
-    return Problem(
-        nn.Sequential(*layers), heads, torch.randn(8, 3, 48, 48), y, [F.cross_entropy, F.l1_loss, F.mse_loss]
-    )
+    criteria = [F.cross_entropy, F.l1_loss, F.mse_loss]
+    return Problem(nn.Sequential(*layers), heads, torch.randn(8, 3, 48, 48), y, criteria)
 
 
 class _Blocks(nn.Module):

@@ -48,7 +48,7 @@ def steps_table(times: Mapping[str, float], found: Mapping[str, Arm]) -> list[st
             label,
             f"{1e3 * seconds:.2f}",
             _ratio(times, label, "plain"),
-            _ratio(times, label, f"{solver} Adam") if "MAdam" in label else "",
+            _ratio(times, label, f"{solver} Adam") if "TorchJD" not in label else "",
             _ratio(times, label, "bare") if each_row else "",
             _ratio(times, label, f"{solver} TorchJD") if each_row else "",
             f"{found[label].held_bytes() / MB:.2f}",

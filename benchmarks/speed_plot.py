@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("svg")
-matplotlib.rcParams["svg.hashsalt"] = "madamoo"  # the same file for the same numbers
-import matplotlib.pyplot as plt
+from matplotlib import rc_context
+from matplotlib.figure import Figure
 
 KINDS = ("Adam", "MAdam", "MAdam every=10", "TorchJD", "TorchJD Gramian")
 
 
 def draw(times: Mapping[str, Mapping[str, float]], solvers: Sequence[str], path: Path) -> None:
-    figure, axes = plt.subplots(1, len(times), figsize=(3.6 * len(times), 3.2), squeeze=False, layout="constrained")
+    figure = Figure(figsize=(3.6 * len(times), 3.2), layout="constrained")
+    axes = figure.subplots(1, len(times), squeeze=False)
     for axis, (name, found) in zip(axes[0], times.items(), strict=True):
         width = 0.8 / len(KINDS)
         for k, kind in enumerate(KINDS):
@@ -28,5 +26,5 @@ def draw(times: Mapping[str, Mapping[str, float]], solvers: Sequence[str], path:
         axis.set_title(name, fontsize=9)
     axes[0][0].set_ylabel("time of a step by plain Adam's\n(dashed: the bare backward passes)", fontsize=8)
     axes[0][-1].legend(fontsize=7)
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
+    with rc_context({"svg.hashsalt": "madamoo"}):  # the same file for the same numbers
+        figure.savefig(path, metadata={"Date": None})

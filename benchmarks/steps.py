@@ -144,6 +144,9 @@ def arms(name: str, chosen: tuple[str, ...] = SOLVERS, peers: bool = True) -> It
         if solver == "uw":
             yield "uw MAdam pair", ours(build(name), solver, _metric(estimator="pair"))
             yield "uw MAdam pair every=10", ours(build(name), solver, _metric(estimator="pair", every=10))
+        if solver in ("cagrad", "mgda"):
+            yield f"{solver} Adam together", ours(build(name), solver, None, features=True)
+            yield f"{solver} Adam gram=features", ours(build(name), solver, None, features=True, gram="features")
         if solver in TORCHJD and peers:
             yield f"{solver} TorchJD", torchjd_rows(build(name), solver)
             yield f"{solver} TorchJD one by one", torchjd_rows(build(name), solver, 1)

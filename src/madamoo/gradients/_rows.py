@@ -60,14 +60,27 @@ def compute_rows(
     Parameters that no pass reaches are in no block; those of different ``kinds`` are never in one. The last pass frees
     the graph. ``scale`` multiplies the losses during the pass only (a GradScaler's, against underflow).
     """
-    found: list[dict[int, Tensor]] = [{} for _ in params]  # by place: hashing a tensor takes as long as small sums
+    found = differentiate(losses, params, passes, scale=scale, retain_graph=retain_graph)
+    return pack(dict(zip(params, found, strict=True)), kinds)
+
+
+def differentiate(
+    losses: Losses,
+    inputs: Sequence[Tensor],
+    passes: Mapping[int, Mapping[int, float]],
+    *,
+    scale: float = 1.0,
+    retain_graph: bool = False,
+) -> list[dict[int, Tensor]]:
+    """The gradients of each input, by the key of the pass; see :func:`compute_rows`."""
+    found: list[dict[int, Tensor]] = [{} for _ in inputs]  # by place: hashing a tensor takes as long as small sums
     last = list(passes)[-1]
     for key, coefficients in passes.items():
         outputs, seeds = losses.seeds({i: scale * c for i, c in coefficients.items()})
         try:
             row = torch.autograd.grad(
                 outputs,  # type: ignore[arg-type]
-                params,
+                inputs,
                 seeds,
                 retain_graph=retain_graph or key != last,
                 allow_unused=True,
@@ -83,7 +96,7 @@ def compute_rows(
                 raise TypeError("sparse gradients are not supported: build the embedding with sparse=False")
             mine[key] = gradient if scale == 1.0 else gradient / scale
         del row
-    return pack(dict(zip(params, found, strict=True)), kinds)
+    return found
 
 
 def pack(found: Gradients, kinds: Mapping[Tensor, Hashable] | None = None) -> list[Rows]:
