@@ -28,7 +28,7 @@ MB = 1e6
 
 def time_steps(name: str, rounds: int, clock: Callable[[], float]) -> tuple[dict[str, float], dict[str, Arm]]:
     found = dict(arms(name))
-    return mean_times({label: arm.step for label, arm in found.items()}, rounds, clock=clock), found
+    return mean_times({label: arm.step for label, arm in found.items()}, rounds, warmup=3, clock=clock), found
 
 
 def _ratio(times: Mapping[str, float], label: str, other: str) -> str:
