@@ -178,6 +178,11 @@ def test_a_way_around_the_features_is_an_error():
     losses = net.losses(0)
     with pytest.raises(ValueError, match="do not part the network: parameter 0"):
         opt.backward(losses, features=net.features[0])
+    h = net.trunk(torch.randn(8, 4, dtype=torch.float64))
+    nested = [h, h.exp()]
+    for features in (nested, [nested[1]] * 2):
+        with pytest.raises(ValueError, match="computed from one another, nor be given twice"):
+            opt.backward([head(nested[1]).sum() for head in net.heads], features=features)
 
 
 def test_checkpoint_of_a_run_with_features_resumes():

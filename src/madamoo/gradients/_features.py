@@ -41,22 +41,22 @@ def cut_at(features: FeaturesT, losses: Losses, params: Sequence[Tensor]) -> Cut
             "a loss and the features come out of one node of the graph: compute losses from the features by other "
             "operations, and compile trunk and heads separately"
         )
-    beyond = _leaves(roots, ends)
-    within = _leaves(ends, set())
-    around = beyond & within
-    if around:
-        number = next((k for k, p in enumerate(params) if p in around), None)
-        if number is not None:
+    beyond, _ = _walk(roots, ends)
+    within, nodes = _walk([parent for end in ends for parent, _ in end.next_functions])
+    if ends & nodes or len({id(z) for z in given}) < len(given):
+        raise ValueError("features must not be computed from one another, nor be given twice: their gradients add up")
+    for number, param in enumerate(params):
+        if param in beyond and param in within:
             raise ValueError(
                 f"features do not part the network: parameter {number} of the optimizer, of shape "
-                f"{tuple(params[number].shape)}, reaches a loss through them and around them"
+                f"{tuple(param.shape)}, reaches a loss through them and around them"
             )
     return Cut(given, [p for p in params if p in within], [p for p in params if p not in within])
 
 
-def _leaves(nodes: Iterable[Node | None], ends: set[Node]) -> set[Tensor]:
-    """The parameters that graphs end in, without going on beyond ``ends``."""
-    stack, seen, found = list(nodes), set(ends) - set(nodes), set()
+def _walk(nodes: Iterable[Node | None], ends: Iterable[Node] = ()) -> tuple[set[Tensor], set[Node]]:
+    """The parameters that graphs end in, and all nodes on the way, without going on beyond ``ends``."""
+    stack, seen, found = list(nodes), set(ends), set()
     while stack:
         node = stack.pop()
         if node is None or node in seen:
@@ -66,7 +66,7 @@ def _leaves(nodes: Iterable[Node | None], ends: set[Node]) -> set[Tensor]:
         if leaf is not None:
             found.add(leaf)
         stack.extend(parent for parent, _ in node.next_functions)
-    return found
+    return found, seen
 
 
 def compute_rows_together(
