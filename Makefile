@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test lint format clean
+.PHONY: demo test bench lint format clean
 
 demo: $(STAMP)
 	$(BIN)/madamoo demo --out demo-out
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/speed.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,5 +1,13 @@
 """Room one: losses in, gradients out (one row an objective) and their Gram matrix."""
 
+from ._features import (
+    Cut,
+    FeaturesT,
+    compute_rows_at_features,
+    compute_rows_together,
+    compute_trunk_row,
+    cut_at,
+)
 from ._losses import Losses, LossesT, check_names, read_losses
 from ._rows import (
     ALONE,
@@ -21,6 +29,8 @@ from ._rows import (
 __all__ = [
     "ALONE",
     "REST",
+    "Cut",
+    "FeaturesT",
     "Gradients",
     "Losses",
     "LossesT",
@@ -30,6 +40,10 @@ __all__ = [
     "by_param",
     "check_names",
     "compute_rows",
+    "compute_rows_at_features",
+    "compute_rows_together",
+    "compute_trunk_row",
+    "cut_at",
     "drop_zero_rows",
     "gram_matrix",
     "largest_entry",

@@ -195,6 +195,13 @@ def _check_graph(loss: Tensor, label: str, graph: bool) -> None:
 
 
 def _values(losses: Sequence[Tensor | None]) -> Tensor:
-    nan = torch.tensor(float("nan"))
-    values = [nan if loss is None else loss.reshape(()).to("cpu", torch.float64) for loss in losses]
-    return torch.stack([v.double() for v in values]) if values else torch.empty(0, dtype=torch.float64)
+    """On the CPU in float64, brought there together where they are alike; NaN where there is none."""
+    found = [loss.reshape(()) for loss in losses if loss is not None]
+    if len({(v.device, v.dtype) for v in found}) > 1:
+        found = [v.to("cpu", torch.float64) for v in found]
+    values = torch.stack(found).to("cpu", torch.float64) if found else torch.empty(0, dtype=torch.float64)
+    if len(found) == len(losses):
+        return values
+    result = torch.full((len(losses),), torch.nan, dtype=torch.float64)
+    result[[i for i, loss in enumerate(losses) if loss is not None]] = values
+    return result

@@ -60,14 +60,27 @@ def compute_rows(
     Parameters that no pass reaches are in no block; those of different ``kinds`` are never in one. The last pass frees
     the graph. ``scale`` multiplies the losses during the pass only (a GradScaler's, against underflow).
     """
-    found: Gradients = {param: {} for param in params}
+    found = differentiate(losses, params, passes, scale=scale, retain_graph=retain_graph)
+    return pack(dict(zip(params, found, strict=True)), kinds)
+
+
+def differentiate(
+    losses: Losses,
+    inputs: Sequence[Tensor],
+    passes: Mapping[int, Mapping[int, float]],
+    *,
+    scale: float = 1.0,
+    retain_graph: bool = False,
+) -> list[dict[int, Tensor]]:
+    """The gradients of each input, by the key of the pass; see :func:`compute_rows`."""
+    found: list[dict[int, Tensor]] = [{} for _ in inputs]  # by place: hashing a tensor takes as long as small sums
     last = list(passes)[-1]
     for key, coefficients in passes.items():
         outputs, seeds = losses.seeds({i: scale * c for i, c in coefficients.items()})
         try:
             row = torch.autograd.grad(
                 outputs,  # type: ignore[arg-type]
-                params,
+                inputs,
                 seeds,
                 retain_graph=retain_graph or key != last,
                 allow_unused=True,
@@ -76,14 +89,14 @@ def compute_rows(
             if "donated buffer" not in str(error):
                 raise
             raise RuntimeError(f"{_DONATED}\n{error}") from error
-        for param, gradient in zip(params, row, strict=True):
+        for mine, gradient in zip(found, row, strict=True):
             if gradient is None:
                 continue
             if gradient.layout is not torch.strided:
                 raise TypeError("sparse gradients are not supported: build the embedding with sparse=False")
-            found[param][key] = gradient if scale == 1.0 else gradient / scale
+            mine[key] = gradient if scale == 1.0 else gradient / scale
         del row
-    return pack(found, kinds)
+    return found
 
 
 def pack(found: Gradients, kinds: Mapping[Tensor, Hashable] | None = None) -> list[Rows]:
@@ -101,18 +114,18 @@ def pack(found: Gradients, kinds: Mapping[Tensor, Hashable] | None = None) -> li
 
 
 def _lay(params: Sequence[Tensor], found: Gradients) -> Rows:
-    keys, sizes = tuple(found[params[0]]), sizes_of(params)
-    if len(params) == 1:
-        (rows,) = (found[p] for p in params)
-        one = next(iter(rows.values())).unsqueeze(0) if len(rows) == 1 else torch.stack(list(rows.values()))
+    each, sizes = [found[p] for p in params], sizes_of(params)
+    keys = tuple(each[0])
+    if len(each) == 1:
+        rows = list(each[0].values())
+        one = rows[0].unsqueeze(0) if len(rows) == 1 else torch.stack(rows)
         stack = one.reshape(len(keys), sizes[0])
     else:
-        first = found[params[0]][keys[0]]
-        stack = first.new_empty(len(keys), sum(sizes))
+        stack = each[0][keys[0]].new_empty(len(keys), sum(sizes))
         for key, row in zip(keys, stack, strict=True):
-            torch.cat([found[p][key].reshape(-1) for p in params], out=row)
-    for p in params:
-        found[p].clear()
+            torch.cat([mine[key].reshape(-1) for mine in each], out=row)
+    for mine in each:
+        mine.clear()
     return Rows(tuple(params), keys, stack)
 
 

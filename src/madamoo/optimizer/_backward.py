@@ -14,10 +14,14 @@ from torch import Tensor
 from ..direction import clip_factor, combine
 from ..gradients import (
     REST,
+    Cut,
     Losses,
     Rows,
     add_rows,
     compute_rows,
+    compute_rows_at_features,
+    compute_rows_together,
+    compute_trunk_row,
     drop_zero_rows,
     gram_matrix,
     largest_entry,
@@ -68,6 +72,7 @@ def advance(
     params: list[Tensor],
     scale: float,
     retain_graph: bool,
+    cut: Cut | None = None,
 ) -> Pending:
     """The pending step with one more batch in it; ``before`` and the run stay as they are."""
     opt.run.tell("begin", before)
@@ -80,6 +85,9 @@ def advance(
     if not bool(torch.isfinite(batch.values[list(batch.present)]).all()):
         return replace(after, failed=True)
 
+    if opt.gram == "features":
+        assert cut is not None
+        return _advance_at_features(opt, batch, after, cut, scale, retain_graph)
     if not opt.solver.needs_gram:
         _solve(opt, after, None)
         if before is not None and not _keeps_every_row(opt, measurement):
@@ -87,27 +95,60 @@ def advance(
     passes = _passes(opt, batch, after)
     opt.run.tell("passes", batch, params, passes, scale)
     kinds = _kinds(opt)
-    rows = compute_rows(batch, params, passes, kinds, scale=scale, retain_graph=retain_graph)
+    if cut is None or len(passes) == 1:
+        rows = compute_rows(batch, params, passes, kinds, scale=scale, retain_graph=retain_graph)
+    else:
+        rows = compute_rows_together(batch, cut, passes, kinds, scale=scale, retain_graph=retain_graph)
     _check_reach(batch, rows, passes)
     after.rows = rows if before is None else add_rows(before.rows, rows, kinds)
 
     opt.run.tell("room", "gradients")
     limit = _limit(opt, params)
-    largest = largest_entry(after.rows, limit)
-    if largest <= limit:
+    if not opt.solver.needs_gram:
+        largest = largest_entry(after.rows, limit)
+        if not largest <= limit:  # NaN compares false
+            return replace(after, failed=True)
         _tell_heads(opt, after, kinds)
-        if opt.solver.needs_gram:
-            everywhere = opt.solver.family == "preference"  # its weights hold for heads too, so heads count
-            weighed = [r for r in after.rows if everywhere or _is_shared(opt, r, after)]
-            gram = gram_matrix(weighed, len(values))
-            opt.run.tell("room", "gradients")
-            _solve(opt, after, gram)
-            sizes = gram.diagonal().clamp_min(0).sqrt()
-        else:
-            sizes = torch.full_like(values, largest)
-        assert after.weights is not None
-        largest = float((after.weights.abs() * sizes).sum())  # no entry of d is larger
-    return after if largest <= limit else replace(after, failed=True)  # NaN compares false
+        sizes = torch.full_like(values, largest)
+    else:
+        _tell_heads(opt, after, kinds)
+        everywhere = opt.solver.family == "preference"  # its weights hold for heads too, so heads count
+        weighed = [r for r in after.rows if everywhere or _is_shared(opt, r, after)]
+        others = [] if everywhere else [r for r in after.rows if not _is_shared(opt, r, after)]
+        gram = gram_matrix(weighed, len(values))
+        sizes = gram.diagonal().clamp_min(0).sqrt()  # no entry is larger: that spares a look at every row
+        fits = float(sizes.max()) <= limit or largest_entry(weighed, limit) <= limit
+        if not (fits and largest_entry(others, limit) <= limit):
+            return replace(after, failed=True)
+        opt.run.tell("room", "gradients")
+        _solve(opt, after, gram)
+    assert after.weights is not None
+    largest = float((after.weights.abs() * sizes).sum())  # no entry of d is larger
+    return after if largest <= limit else replace(after, failed=True)
+
+
+def _advance_at_features(
+    opt: MultiObjective, batch: Losses, after: Pending, cut: Cut, scale: float, retain_graph: bool
+) -> Pending:
+    """The same with the Gram matrix of the features: one pass a head, and one through the trunk."""
+    opt.run.tell("passes", batch, after.params, {REST: {}}, scale)
+    kinds, limit = _kinds(opt), _limit(opt, after.params)
+    features, heads = compute_rows_at_features(batch, cut, kinds, scale=scale, retain_graph=retain_graph)
+    for i in set(batch.present) - {key for r in features for key in r.keys}:
+        raise ValueError(f"loss {batch.label(i)} does not depend on the features; gram='features' needs each loss to")
+    gram = gram_matrix(features, len(after.values))
+    if not bool(torch.isfinite(gram).all()):
+        return replace(after, failed=True)
+    opt.run.tell("room", "gradients")
+    _solve(opt, after, gram)
+    assert after.weights is not None
+    weights = after.weights.tolist()
+    trunk = compute_trunk_row(batch, cut, features, weights, kinds, scale=scale, retain_graph=retain_graph)
+    after.rows = [*trunk, *heads]
+    _tell_heads(opt, after, kinds)
+    after.reach.update(dict.fromkeys(cut.trunk, frozenset(batch.present)))
+    opt.run.tell("room", "gradients")
+    return after if largest_entry(after.rows, limit) <= limit else replace(after, failed=True)
 
 
 def _kinds(opt: MultiObjective) -> dict[Tensor, Hashable]:
@@ -196,9 +237,10 @@ def _is_shared(opt: MultiObjective, rows: Rows, after: Pending) -> bool:
 
 def _limit(opt: MultiObjective, params: list[Tensor]) -> float:
     """The largest gradient entry that can be handled: with a metric, one whose square is finite."""
+    each = {p.dtype: p for p in params}
     if opt.metric is None:
-        return max(torch.finfo(p.dtype).max for p in params)
-    return min(torch.finfo(opt.metric.compute_dtype(p)).max ** 0.5 / 8 for p in params)
+        return max(torch.finfo(dtype).max for dtype in each)
+    return min(torch.finfo(opt.metric.compute_dtype(p)).max ** 0.5 / 8 for p in each.values())
 
 
 def write(opt: MultiObjective, after: Pending, params: list[Tensor], scale: float) -> None:

@@ -25,7 +25,7 @@ class MAdam(MultiObjective):
         lr, betas, eps, weight_decay: Adam's. ``betas[1]`` is the decay of the metric's averages too.
         solver: weighs the objectives; :class:`~madamoo.solvers.LS` if None.
         metric: :class:`~madamoo.PreferenceMetric` with its defaults if None.
-        objectives, shared, head_weights, max_norm, rows: as in :class:`MultiObjective`.
+        objectives, shared, head_weights, max_norm, rows, gram: as in :class:`MultiObjective`.
 
     Example:
         >>> model = torch.nn.Linear(3, 2)
@@ -54,6 +54,7 @@ class MAdam(MultiObjective):
         head_weights: str = "auto",
         max_norm: float | None = None,
         rows: str = "needed",
+        gram: str = "parameters",
     ) -> None:
         super().__init__(
             _fused_adam(list(params), lr=lr, betas=betas, eps=eps, weight_decay=weight_decay),
@@ -64,6 +65,7 @@ class MAdam(MultiObjective):
             head_weights=head_weights,
             max_norm=max_norm,
             rows=rows,
+            gram=gram,
         )
 
 

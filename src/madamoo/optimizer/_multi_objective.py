@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from .. import solvers
-from ..gradients import LossesT, are_same, check_names, read_losses
+from ..gradients import FeaturesT, LossesT, are_same, check_names, cut_at, read_losses
 from ..metric import PreferenceMetric
 from ..solvers import Solver
 from ._backward import advance, read_preference, read_scale, refuse, trainable, was_cleared, write
@@ -41,6 +42,11 @@ class MultiObjective(Optimizer):
         max_norm: clip the norm of the direction to this before the metric sees it.
         rows: ``"needed"``: differentiate objectives one by one only where solver or metric need it. ``"all"``: always,
             which makes accumulation exact for solvers whose weights depend on the losses of the step.
+        gram: of which gradients the solver's Gram matrix is made. ``"parameters"``: those of the shared parameters.
+            ``"features"``: those of the tensors where trunk and heads meet, given to :meth:`backward`. That is an
+            approximation, the upper bound of `Sener and Koltun <https://arxiv.org/abs/1810.04650>`_, and takes one pass
+            through the trunk whatever the number of objectives. There are no rows of the trunk then, so the metric has
+            to be None or ``PreferenceMetric("marginal")``.
     """
 
     _step_supports_amp_scaling = False  # a GradScaler divides .grad before step(), as for any optimizer
@@ -52,6 +58,7 @@ class MultiObjective(Optimizer):
     head_weights: str
     max_norm: float | None
     rows: str
+    gram: str = "parameters"  # also of what was pickled before there was a choice
     run: Run
 
     def __init__(
@@ -65,6 +72,7 @@ class MultiObjective(Optimizer):
         head_weights: str = "auto",
         max_norm: float | None = None,
         rows: str = "needed",
+        gram: str = "parameters",
     ) -> None:
         if not isinstance(optimizer, Optimizer) or isinstance(optimizer, MultiObjective):
             raise TypeError(f"optimizer must be a torch optimizer, got {type(optimizer).__name__}")
@@ -76,6 +84,8 @@ class MultiObjective(Optimizer):
             raise ValueError(f"head_weights must be 'auto' or 'lambda', got {head_weights!r}")
         if rows not in ("needed", "all"):
             raise ValueError(f"rows must be 'needed' or 'all', got {rows!r}")
+        if gram not in ("parameters", "features"):
+            raise ValueError(f"gram must be 'parameters' or 'features', got {gram!r}")
         if max_norm is not None and not max_norm > 0:
             raise ValueError(f"max_norm must be positive, got {max_norm!r}")
         solver = solvers.LS() if solver is None else solver
@@ -83,7 +93,9 @@ class MultiObjective(Optimizer):
         if metric is not None:
             estimator = metric.resolve(static=solver.static, count=2)
             averages_need_rows = estimator not in ("collapsed", "marginal")
-        if _evaluates_again(optimizer) and (metric is not None or not solver.static):
+        if gram == "features":
+            _check_gram_of_features(solver, metric if averages_need_rows else None, rows)
+        if _evaluates_again(type(optimizer).step) and (metric is not None or not solver.static):
             raise ValueError(
                 f"{type(optimizer).__name__} evaluates its closure several times a step; that needs metric=None and a "
                 f"static solver, got {type(solver).__name__} and {metric!r}"
@@ -99,6 +111,7 @@ class MultiObjective(Optimizer):
                 "head_weights": head_weights,
                 "max_norm": max_norm,
                 "rows": rows,
+                "gram": gram,
                 "run": Run(count=None if names is None else len(names), names=names),
             }
         )
@@ -140,6 +153,7 @@ class MultiObjective(Optimizer):
         preference: Sequence[float] | Mapping[str, float] | Tensor | None = None,
         retain_graph: bool = False,
         scaler: torch.amp.GradScaler | None = None,
+        features: FeaturesT | None = None,
     ) -> None:
         """Differentiate the losses, weigh them, apply the metric, and write the result to ``.grad``.
 
@@ -149,6 +163,9 @@ class MultiObjective(Optimizer):
             preference: the preference vector of this step, for solvers that use one.
             retain_graph: keep the graph, as in :meth:`torch.Tensor.backward`.
             scaler: a GradScaler: pass the losses as they are, then call ``scaler.step(opt)`` and ``scaler.update()``.
+            features: the tensor or tensors where trunk and heads meet. With ``gram="features"`` they are needed. Else
+                the heads are differentiated first and the trunk for all objectives together (``torch.vmap``): the same
+                gradients to rounding, faster where operations are so small that calling them takes the time.
         """
         run = self.run
         params = trainable(self)
@@ -164,9 +181,13 @@ class MultiObjective(Optimizer):
         vector = read_preference(self, preference, batch, pending)
         if pending is not None and pending.failed:
             return
+        if self.gram == "features" and (features is None or pending is not None):
+            found = "none" if features is None else "a second backward() before step()"
+            raise ValueError(f"gram='features' takes one backward(losses, features=...) a step, got {found}")
+        cut = None if features is None else cut_at(features, batch, params)
         scale = read_scale(scaler, params[0].device)
         with torch.no_grad():
-            after = advance(self, pending, batch, vector, params, scale, retain_graph)
+            after = advance(self, pending, batch, vector, params, scale, retain_graph, cut)
             if after.failed:
                 refuse(self, after, params, scaler)
             else:
@@ -180,7 +201,7 @@ class MultiObjective(Optimizer):
 
         A step that ``backward`` refused does nothing. Without a ``backward``, this is the inner optimizer's step.
         """
-        if _evaluates_again(self.optimizer):
+        if _evaluates_again(type(self.optimizer).step):
             result = cast(Any, self.optimizer.step)(closure)
             self._commit()
             return result
@@ -236,7 +257,7 @@ class MultiObjective(Optimizer):
             after(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("optimizer", "solver", "metric", "shared", "head_weights", "max_norm", "rows")
+        names = ("optimizer", "solver", "metric", "shared", "head_weights", "max_norm", "rows", "gram")
         return {**{name: self.__dict__[name] for name in names}, "run": replace(self.run, pending=None, probes=())}
 
     def __repr__(self) -> str:
@@ -272,6 +293,20 @@ class MultiObjective(Optimizer):
         run.tell("commit")
 
 
+def _check_gram_of_features(solver: Solver, metric: PreferenceMetric | None, rows: str) -> None:
+    """Refuse what needs the trunk's gradient of each objective; ``metric`` is one that does."""
+    name = type(solver).__name__
+    if not solver.needs_gram or solver.per_coordinate:
+        raise ValueError(f"gram='features' is for solvers that use the Gram matrix and nothing else, got {name}")
+    if metric is not None:
+        raise ValueError(
+            f"gram='features' has no gradients of the trunk by objective, which {metric!r} needs: use metric=None, "
+            "PreferenceMetric('marginal'), or gram='parameters'"
+        )
+    if rows == "all":
+        raise ValueError("gram='features' has no gradients of the trunk by objective: rows must be 'needed', got 'all'")
+
+
 def _shared_parameters(shared: nn.Module | Iterable[Tensor], optimizer: Optimizer) -> set[Tensor]:
     if isinstance(shared, Tensor):
         raise TypeError("shared must be a module or an iterable of parameters, got one tensor: give [tensor]")
@@ -281,10 +316,11 @@ def _shared_parameters(shared: nn.Module | Iterable[Tensor], optimizer: Optimize
     return result
 
 
-def _evaluates_again(optimizer: Optimizer) -> bool:
+@cache
+def _evaluates_again(step: Callable[..., Any]) -> bool:
     """Whether the optimizer cannot do without a closure, as L-BFGS, which calls it several times a step."""
-    step = inspect.signature(type(optimizer).step).parameters.get("closure")
-    return step is not None and step.default is inspect.Parameter.empty
+    closure = inspect.signature(step).parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty
 
 
 def allow_several_backward_passes() -> None:

@@ -1,0 +1,153 @@
+"""The arms: one whole training step each, from the forward pass to the moved parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from problems import Problem, build
+from timing import Step, tensor_bytes
+from torch import Tensor
+
+from madamoo import MultiObjective, PreferenceMetric, solvers
+
+SOLVERS = ("ls", "uw", "cagrad", "mgda", "pcgrad")
+TORCHJD = ("cagrad", "mgda", "pcgrad")
+
+
+@dataclass
+class Arm:
+    """One way to train one network; ``held`` lists the tensors that outlive a step."""
+
+    step: Step
+    held: Callable[[], list[Tensor]] = field(default=list)
+
+    def held_bytes(self) -> int:
+        return tensor_bytes(self.held())
+
+
+def _adam(problem: Problem) -> torch.optim.AdamW:
+    return torch.optim.AdamW(problem.params, lr=1e-4, weight_decay=0.0, fused=True)
+
+
+def _state(problem: Problem, adam: torch.optim.Optimizer) -> list[Tensor]:
+    return [*problem.params, *(t for state in adam.state.values() for t in state.values() if isinstance(t, Tensor))]
+
+
+def plain(problem: Problem) -> Arm:
+    """torch alone: the mean of the losses, one backward pass, fused Adam."""
+    adam = _adam(problem)
+
+    def step() -> None:
+        losses, _ = problem.losses()
+        adam.zero_grad()
+        (sum(losses) / len(losses)).backward()  # type: ignore[union-attr]
+        adam.step()
+
+    return Arm(step, lambda: _state(problem, adam))
+
+
+def bare(problem: Problem) -> Arm:
+    """One backward pass an objective and nothing made of them: what no gradient-balancing step can go below."""
+    adam, params = _adam(problem), problem.params
+
+    def step() -> None:
+        losses, _ = problem.losses()
+        for i, loss in enumerate(losses):
+            rows = torch.autograd.grad(loss, params, retain_graph=i + 1 < len(losses), allow_unused=True)
+            for p, row in zip(params, rows, strict=True):
+                p.grad = p.grad if row is None else row
+        adam.step()
+
+    return Arm(step, lambda: _state(problem, adam))
+
+
+def ours(problem: Problem, solver: str, metric: PreferenceMetric | None, features: bool = False, **options: Any) -> Arm:
+    adam = _adam(problem)
+    opt = MultiObjective(adam, solvers.get(solver), metric, **options)
+
+    def step() -> None:
+        losses, z = problem.losses()
+        opt.zero_grad()
+        opt.backward(losses, **({"features": z} if features else {}))
+        opt.step()
+
+    def held() -> list[Tensor]:
+        averages = [] if metric is None else [a.F for a in metric.averages if a.F is not None]
+        return [*_state(problem, adam), *averages]
+
+    return Arm(step, held)
+
+
+def torchjd_rows(problem: Problem, solver: str, chunk: int | None = None) -> Arm:
+    """TorchJD's Jacobian: ``mtl_backward``, then ``jac_to_grad``."""
+    from torchjd import aggregation
+    from torchjd.autojac import jac_to_grad, mtl_backward
+
+    adam = _adam(problem)
+    aggregator = {
+        "cagrad": lambda: aggregation.CAGrad(0.4),
+        "mgda": lambda: aggregation.MGDA(),
+        "pcgrad": lambda: aggregation.PCGrad(),
+    }[solver]()
+    shared = list(problem.trunk.parameters())
+
+    def step() -> None:
+        losses, z = problem.losses()
+        adam.zero_grad()
+        mtl_backward(losses, features=z, parallel_chunk_size=chunk)
+        jac_to_grad(shared, aggregator)
+        adam.step()
+
+    return Arm(step, lambda: _state(problem, adam))
+
+
+def torchjd_gram(problem: Problem, solver: str) -> Arm:
+    """TorchJD's Gramian engine on the trunk, then one backward pass of the weighted losses.
+
+    The losses are means over the batch, so there is no batch dimension that the engine could use.
+    """
+    from torchjd import aggregation
+    from torchjd.autogram import Engine
+
+    adam = _adam(problem)
+    weighting = {
+        "cagrad": lambda: aggregation.CAGradWeighting(0.4),
+        "mgda": lambda: aggregation.MGDAWeighting(),
+        "pcgrad": lambda: aggregation.PCGradWeighting(),
+    }[solver]()
+    engine = Engine(problem.trunk, batch_dim=None)
+
+    def step() -> None:
+        losses = torch.stack(problem.losses()[0])
+        adam.zero_grad()
+        losses.backward(weighting(engine.compute_gramian(losses)))
+        adam.step()
+
+    return Arm(step, lambda: _state(problem, adam))
+
+
+def _metric(**options: Any) -> PreferenceMetric:
+    return PreferenceMetric(rampup=0, **options)
+
+
+def arms(name: str, chosen: tuple[str, ...] = SOLVERS, peers: bool = True) -> Iterator[tuple[str, Arm]]:
+    """Every arm on the network of this name, each with a copy of its own."""
+    yield "plain", plain(build(name))
+    yield "bare", bare(build(name))
+    for solver in chosen:
+        yield f"{solver} Adam", ours(build(name), solver, None)
+        yield f"{solver} MAdam", ours(build(name), solver, _metric())
+        yield f"{solver} MAdam every=10", ours(build(name), solver, _metric(every=10))
+        if solver == "uw":
+            yield "uw MAdam pair", ours(build(name), solver, _metric(estimator="pair"))
+            yield "uw MAdam pair every=10", ours(build(name), solver, _metric(estimator="pair", every=10))
+        if solver in ("cagrad", "mgda"):
+            yield f"{solver} Adam together", ours(build(name), solver, None, features=True)
+            yield f"{solver} Adam gram=features", ours(build(name), solver, None, features=True, gram="features")
+        if solver in TORCHJD and peers:
+            yield f"{solver} TorchJD", torchjd_rows(build(name), solver)
+            yield f"{solver} TorchJD one by one", torchjd_rows(build(name), solver, 1)
+            yield f"{solver} TorchJD Gramian", torchjd_gram(build(name), solver)
