@@ -89,7 +89,8 @@ class Averages(ABC):
         """Take on such a state, computing in ``dtype``."""
 
     def missing(self, measured: Sequence[Pair]) -> list[Pair]:
-        return [pair for pair in measured if pair not in self.pairs]
+        known = set(self.pairs)
+        return [pair for pair in measured if pair not in known]
 
     def _counts(self, measured: Sequence[Pair]) -> dict[Pair, int]:
         """The number of updates of each pair, once those in ``measured`` are done."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..direction import Direction
 from ._averages import Averages, Pair, all_pairs, metric_of
+from ._memory import bytes_of, bytes_of_new, check_room
 from ._pairwise import Pairwise
 from ._rounding import DROPPED
 from ._separable import Separable
@@ -205,8 +206,10 @@ class PreferenceMetric:
     ) -> Measurement:
         """The measurement, once lambda and the directions are known.
 
-        A collapsed average of another lambda has to start anew, and normalised ones need the norms.
+        A collapsed average of another lambda has to start anew, and normalised ones need the norms. Raises MemoryError
+        if what is to be kept is larger than the memory that is free.
         """
+        self._check_room(measurement, directions)
         if self.normalise:
             measurement = replace(measurement, norms={**self.norms, **self._norms(measurement, directions)})
         if all(self.constant.get(i, weights[i]) == weights[i] for i in present):
@@ -222,6 +225,59 @@ class PreferenceMetric:
                 parts.setdefault(key, []).append(row)
         largest = torch.finfo(torch.float32).max ** 0.5  # where the sum of squares overflows, any large number will do
         return {key: min(float(torch.nn.utils.get_total_norm(rows)), largest) for key, rows in parts.items()}
+
+    def state_bytes(
+        self,
+        shared: nn.Module | Iterable[Tensor],
+        count: int,
+        heads: nn.Module | Iterable[Tensor] = (),
+        *,
+        static: bool = False,
+    ) -> int:
+        """The bytes that the averages will take for ``count`` objectives, without allocating them.
+
+        Args:
+            shared: the parameters that every objective reaches, or a module that holds them.
+            count: the number of objectives.
+            heads: those that one objective reaches.
+            static: whether the solver's weights are constant, which decides what ``"auto"`` is.
+
+        Exact once every pair of objectives was measured, which under ``"pair"`` takes a while; before, it is a bound.
+        A parameter that some objectives reach, but not all, counts as shared. The optimizer's own state is not in it.
+        """
+        estimator = self.resolve(static=static, count=count)
+        one = estimator in ("collapsed", "marginal")
+        total = 0
+        for part, keys in ((shared, range(1 if one else count)), (heads, range(1))):
+            pairs = Measurement(estimator, True).pairs(keys)
+            for p in part.parameters() if isinstance(part, nn.Module) else part:
+                if p.requires_grad:
+                    total += bytes_of_new(self._make((p,)), pairs, 1 if one else count, self.compute_dtype(p))
+        return total
+
+    def _check_room(self, measurement: Measurement, directions: Sequence[Direction]) -> None:
+        """Raise if this step would make averages for which there is no memory."""
+        devices: dict[torch.device, list[tuple[Direction, list[Pair], Averages]]] = {}
+        for x in directions:
+            averages, seen, pairs = self._measured(x, measurement)
+            if missing := averages.missing(pairs):
+                devices.setdefault(x.d.device, []).append((seen, [*averages.pairs, *missing], averages))
+        for device, new in devices.items():
+
+            def needed(metric: PreferenceMetric, new: Sequence[tuple[Direction, list[Pair], Averages]] = new) -> int:
+                return sum(
+                    bytes_of_new(metric._make(x.params), pairs, len(x.weights), x.d.dtype) - bytes_of(kept.tensors())
+                    for x, pairs, kept in new
+                )
+
+            count = max(len(x.weights) for x, _, _ in new)
+            others = {
+                f"estimator={e!r}" + (f", dtype={dtype}" if dtype else ""): PreferenceMetric(e, dtype=dtype)
+                for e in dict.fromkeys((measurement.estimator, "separable"))
+                for dtype in (None, *DROPPED)
+            }
+            what = f"estimator={measurement.estimator!r} for {count} objectives"
+            check_room(needed(self), device, what, ((name, partial(needed, m)) for name, m in others.items()))
 
     def precondition(self, x: Direction, beta: float, measurement: Measurement) -> Tensor:
         """d / M for one block, with this step's gradients in the averages; the averages stay as they are."""
