@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ._averages import Averages, Pair
+from ._rounding import DROPPED
+from ._separable import Separable
 
+Make = Callable[[tuple[Tensor, ...]], Averages]
 META = torch.device("meta")
 MEMINFO = Path("/proc/meminfo")
 
@@ -36,15 +41,37 @@ def free_memory(device: torch.device) -> int | None:
     return None
 
 
-def check_room(needed: int, device: torch.device, what: str, others: Iterable[tuple[str, Callable[[], int]]]) -> None:
-    """Raise if ``needed`` bytes are not free; of ``others``, what could be asked for instead, name those that fit."""
-    free = free_memory(device)
-    if needed == 0 or free is None or needed <= free:
+@dataclass(frozen=True)
+class Room:
+    """What the averages of a block will hold after a step, and what they hold before."""
+
+    params: tuple[Tensor, ...]
+    pairs: list[Pair]
+    count: int
+    dtype: torch.dtype
+    held: list[Tensor]
+
+    def bytes_with(self, make: Make) -> int:
+        """How much more that takes with averages of this kind."""
+        return bytes_of_new(make(self.params), self.pairs, self.count, self.dtype) - bytes_of(self.held)
+
+
+def check_room(rooms: Sequence[Room], device: torch.device, make: Make, estimator: str) -> None:
+    """Raise if what a step is about to allocate on a device is not free there, and say what would fit."""
+    free, needed = free_memory(device), sum(room.bytes_with(make) for room in rooms)
+    if free is None or needed <= free:
         return
-    fitting = [f"{name} ({readable(size)})" for name, size in ((name, f()) for name, f in others) if size <= free]
+    kinds: dict[str, type[Averages]] = {estimator: type(make(())), "separable": Separable}
+    fitting = []
+    for name, other in kinds.items():
+        for dtype in (None, *DROPPED):
+            size = sum(room.bytes_with(partial(other, dtype=dtype)) for room in rooms)
+            if size <= free:
+                fitting.append(f"estimator={name!r}{f', dtype={dtype}' if dtype else ''} ({readable(size)})")
     advice = f"these would fit: {', '.join(fitting)}" if fitting else "no other estimator or dtype would fit either"
     raise MemoryError(
-        f"the averages of {what} need {readable(needed)} more on {device}, where {readable(free)} are free; {advice}"
+        f"the averages of estimator={estimator!r} for {max(room.count for room in rooms)} objectives need "
+        f"{readable(needed)} more on {device}, where {readable(free)} are free; {advice}"
     )
 
 

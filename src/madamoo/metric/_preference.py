@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..direction import Direction
 from ._averages import Averages, Pair, all_pairs, metric_of
-from ._memory import bytes_of, bytes_of_new, check_room
+from ._memory import Room, bytes_of_new, check_room
 from ._pairwise import Pairwise
 from ._rounding import DROPPED
 from ._separable import Separable
@@ -257,27 +257,14 @@ class PreferenceMetric:
 
     def _check_room(self, measurement: Measurement, directions: Sequence[Direction]) -> None:
         """Raise if this step would make averages for which there is no memory."""
-        devices: dict[torch.device, list[tuple[Direction, list[Pair], Averages]]] = {}
+        rooms: dict[torch.device, list[Room]] = {}
         for x in directions:
             averages, seen, pairs = self._measured(x, measurement)
             if missing := averages.missing(pairs):
-                devices.setdefault(x.d.device, []).append((seen, [*averages.pairs, *missing], averages))
-        for device, new in devices.items():
-
-            def needed(metric: PreferenceMetric, new: Sequence[tuple[Direction, list[Pair], Averages]] = new) -> int:
-                return sum(
-                    bytes_of_new(metric._make(x.params), pairs, len(x.weights), x.d.dtype) - bytes_of(kept.tensors())
-                    for x, pairs, kept in new
-                )
-
-            count = max(len(x.weights) for x, _, _ in new)
-            others = {
-                f"estimator={e!r}" + (f", dtype={dtype}" if dtype else ""): PreferenceMetric(e, dtype=dtype)
-                for e in dict.fromkeys((measurement.estimator, "separable"))
-                for dtype in (None, *DROPPED)
-            }
-            what = f"estimator={measurement.estimator!r} for {count} objectives"
-            check_room(needed(self), device, what, ((name, partial(needed, m)) for name, m in others.items()))
+                room = Room(x.params, [*averages.pairs, *missing], len(seen.weights), x.d.dtype, averages.tensors())
+                rooms.setdefault(x.d.device, []).append(room)
+        for device, new in rooms.items():
+            check_room(new, device, self._make, measurement.estimator)
 
     def precondition(self, x: Direction, beta: float, measurement: Measurement) -> Tensor:
         """d / M for one block, with this step's gradients in the averages; the averages stay as they are."""
