@@ -479,7 +479,8 @@ BAD_OPTIONS = [
     ({"every": 0}, "every"),
     ({"every": 1.5}, "every"),
     ({"every": float("inf")}, "every"),
-    ({"dtype": torch.bfloat16}, "dtype"),
+    ({"dtype": torch.float16}, "dtype"),
+    ({"dtype": "int8"}, "dtype"),
 ]
 
 

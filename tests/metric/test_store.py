@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from madamoo.metric._averages import Averages
+from madamoo.metric._pairwise import Pairwise
 from madamoo.metric._store import Store
 
 PARAMS = tuple(torch.empty(shape) for shape in [(2, 2), (3,), (), (1, 5)])
@@ -12,7 +12,7 @@ PARAMS = tuple(torch.empty(shape) for shape in [(2, 2), (3,), (), (1, 5)])
 def make(params, pairs=((0, 0), (0, 1)), n=3, scale=0.5):
     total = sum(p.numel() for p in params)
     F = torch.arange(len(pairs) * total, dtype=torch.float32).view(len(pairs), total)
-    return Averages(tuple(params), [*pairs], [n] * len(pairs), [scale] * len(pairs), F)
+    return Pairwise(tuple(params), None, [*pairs], [n] * len(pairs), [scale] * len(pairs), F)
 
 
 def parts(store):
@@ -21,14 +21,14 @@ def parts(store):
 
 def test_a_block_is_found_as_it_is():
     block = make(PARAMS)
-    store = Store([block])
+    store = Store(Pairwise, [block])
     assert store.find(PARAMS) is block and store.take(PARAMS) is block and list(store) == [block]
     assert all(p in store for p in PARAMS) and torch.empty(1) not in store
     assert torch.equal(store[PARAMS[1]].F, block.F[:, 4:7])
 
 
 def test_reading_a_part_changes_nothing():
-    store = Store([make(PARAMS)])
+    store = Store(Pairwise, [make(PARAMS)])
     found = store.find(PARAMS[1:3])
     assert torch.equal(found.F, store.find(PARAMS).F[:, 4:8])
     assert len(list(store)) == 1
@@ -36,7 +36,7 @@ def test_reading_a_part_changes_nothing():
 
 @pytest.mark.parametrize("chosen", [(0,), (1, 3), (0, 1, 2), (3, 0)])
 def test_taking_a_part_divides_the_block(chosen):
-    store = Store([make(PARAMS)])
+    store = Store(Pairwise, [make(PARAMS)])
     before = parts(store)
     taken = store.take(tuple(PARAMS[i] for i in chosen))
     rest = tuple(p for i, p in enumerate(PARAMS) if i not in chosen)
@@ -50,17 +50,17 @@ def test_taking_a_part_divides_the_block(chosen):
 
 def test_single_parameters_grow_together():
     whole = make(PARAMS)
-    store = Store(whole.split())
+    store = Store(Pairwise, whole.split())
     assert torch.equal(store.take(PARAMS).F, whole.F) and len(list(store)) == 1
 
 
 def test_averages_of_different_steps_do_not():
-    store = Store([make(PARAMS[:1]), make(PARAMS[1:], n=4)])
+    store = Store(Pairwise, [make(PARAMS[:1]), make(PARAMS[1:], n=4)])
     with pytest.raises(RuntimeError, match="different steps"):
         store.find(PARAMS)
 
 
 def test_parameters_without_averages():
-    store = Store()
+    store = Store(Pairwise)
     assert store.find(PARAMS).F is None and list(store) == []
     assert store.take(PARAMS).params == PARAMS and len(list(store)) == 1

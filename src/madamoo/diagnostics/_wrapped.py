@@ -197,4 +197,4 @@ class WrappedProbe(Probe):
 
 
 def _average_bytes(metric: PreferenceMetric | None) -> int:
-    return 0 if metric is None else state_bytes([a.F for a in metric.averages])
+    return 0 if metric is None else state_bytes([a.tensors() for a in metric.averages])

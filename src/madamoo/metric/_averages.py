@@ -1,10 +1,12 @@
-"""The running averages F_ij of a block of parameters, and the curvature they give: the mathematics, made fast."""
+"""What all averages of a block of parameters have in common, and the metric that their curvature gives."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -12,153 +14,106 @@ from torch import Tensor
 from ..direction import Direction
 from ..gradients import sizes_of
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 Pair = tuple[int, int]
-SMALLEST_SCALE = 1 / 32  # so that what is stored is at most so many times larger than what it stands for
-
-
-@dataclass(frozen=True)
-class Terms:
-    """C_lambda as a sum: what multiplies each stored average, d^2, and the products of rows that are new."""
-
-    stored: list[float]
-    square: float = 0.0
-    products: list[tuple[int, int, float]] = field(default_factory=list)  # two positions among the rows, coefficient
+Norms = Mapping[int, float]
+Curvature = Callable[[slice | None], Tensor]
+"""C_lambda of some coordinates of a block, or of all."""
 
 
 @dataclass
-class Averages:
-    """F_ij of a block for the pairs i <= j of objectives that reach it; nothing is stored for the others.
+class Averages(ABC):
+    """The averages of a block of parameters, for the pairs i <= j of objectives that reach it.
 
-    ``scale[e] * F[e]`` is the average of g_i g_j for ``pairs[e]`` = (i, j) and ``n[e]`` the number of its updates. The
-    factor spares a pass over memory: an update decays it, adds the new product to F, and leaves the rest alone.
+    ``n[e]`` is the number of updates of ``pairs[e]``; a pair that was never measured has no entry. ``dtype`` is that of
+    what is as large as the parameters; None is the dtype in which the gradients come.
     """
 
     params: tuple[Tensor, ...]
+    dtype: torch.dtype | None = None
     pairs: list[Pair] = field(default_factory=list)
     n: list[int] = field(default_factory=list)
-    scale: list[float] = field(default_factory=list)
-    F: Tensor | None = None  # [len(pairs), entries of all parameters]
 
-    def terms(
+    @abstractmethod
+    def curvature(
+        self, x: Direction, measured: Sequence[Pair], beta: float, norms: Norms | None, bias_correction: bool
+    ) -> Curvature | None:
+        """C_lambda as it will be once the ``measured`` pairs of the rows of x are in; None if there is no average yet.
+
+        The averages stay as they are. With ``norms`` |g_i|, the averages are of g_i / |g_i|.
+        """
+
+    @abstractmethod
+    def update(
         self,
         x: Direction,
         measured: Sequence[Pair],
         beta: float,
-        bias_correction: bool,
-        norms: Mapping[int, float] | None = None,
-    ) -> Terms | None:
-        """How to sum up C_lambda = sum_ij w_i w_j F_ij as it will be once the rows of x are in the averages.
+        norms: Norms | None = None,
+        noise: torch.Generator | None = None,
+    ) -> None:
+        """Take the ``measured`` pairs of the rows of x in; new pairs start from zero. ``noise`` rounds small dtypes."""
 
-        ``measured`` are the pairs to be updated with the rows. None if there is no average yet.
-        """
+    @abstractmethod
+    def allocate(self, measured: Sequence[Pair], count: int, dtype: torch.dtype, device: torch.device) -> None:
+        """Make room for pairs that are new, of ``count`` objectives, before an update."""
+
+    @abstractmethod
+    def tensors(self) -> list[Tensor]:
+        """All that takes memory."""
+
+    @abstractmethod
+    def owned(self) -> Self:
+        """The same in memory of its own."""
+
+    @abstractmethod
+    def split(self) -> list[Self]:
+        """Parameter by parameter; tensors are views."""
+
+    @abstractmethod
+    def join(self, others: Sequence[Self]) -> Self:
+        """These and the averages of other parameters, laid end to end."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """The averages of a block of one parameter, in its shape."""
+
+    @abstractmethod
+    def check_state_dict(self, state: dict[str, Any]) -> None:
+        """Raise ValueError, to be followed by "of parameter 3", if this is no such state."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any], dtype: torch.dtype) -> None:
+        """Take on such a state, computing in ``dtype``."""
+
+    def missing(self, measured: Sequence[Pair]) -> list[Pair]:
+        known = set(self.pairs)
+        return [pair for pair in measured if pair not in known]
+
+    def _counts(self, measured: Sequence[Pair]) -> dict[Pair, int]:
+        """The number of updates of each pair, once those in ``measured`` are done."""
         counts = dict(zip(self.pairs, self.n, strict=True))
         for pair in measured:
             counts[pair] = counts.get(pair, 0) + 1
-        if not counts:
-            return None
-        largest = torch.finfo(x.d.dtype).max / 8  # so that a weight beyond it, times an average of zero, is zero
-        weights = x.weights if norms is None else [w * norms.get(i, 0.0) for i, w in enumerate(x.weights)]
-
-        def weight(pair: Pair, w: Sequence[float]) -> float:
-            i, j = pair
-            both = w[i] * w[j] * (1.0 if i == j else 2.0)
-            if bias_correction:
-                both /= 1.0 - beta ** counts[pair]  # how far from its start at zero the average has come
-            return min(max(both, -largest), largest)
-
-        fresh = set(measured)
-        stored = [
-            weight(pair, weights) * scale * (beta if pair in fresh else 1.0)
-            for pair, scale in zip(self.pairs, self.scale, strict=True)
-        ]
-        # If every pair of the rows is measured, and equally often, what comes new adds up to d * d.
-        together = {counts[pair] for pair in measured} if bias_correction else {1}
-        if x.complete and len(together) == 1 and len(measured) == len(x.keys) * (len(x.keys) + 1) // 2:
-            bias = 1.0 - beta ** together.pop() if bias_correction else 1.0
-            return Terms(stored, (1.0 - beta) / bias)
-        at = {key: r for r, key in enumerate(x.keys)}
-        return Terms(stored, 0.0, [(at[i], at[j], (1.0 - beta) * weight((i, j), x.weights)) for i, j in measured])
-
-    def curvature(self, x: Direction, terms: Terms) -> Tensor:
-        """C_lambda; the averages stay as they are."""
-        if self.F is None:
-            C = torch.zeros_like(x.d)
-        elif x.mask is not None:
-            C = self._masked(x, terms.stored)
-        elif len(terms.stored) == 1:
-            C = self.F[0] * terms.stored[0]
-        else:
-            C = self.F.new_tensor(terms.stored) @ self.F
-        if terms.square:
-            return C.addcmul_(x.d, x.d, value=terms.square)
-        rows = x.rows if x.mask is None else x.mask * x.rows
-        for i, j, c in terms.products:
-            C.addcmul_(rows[i], rows[j], value=c)
-        return C
-
-    def _masked(self, x: Direction, stored: Sequence[float]) -> Tensor:
-        """The stored part when each coordinate has weights of its own; objectives without a row have none."""
-        assert self.F is not None and x.mask is not None
-        at = {key: r for r, key in enumerate(x.keys)}
-        C = torch.zeros_like(x.d)
-        for (i, j), c, F in zip(self.pairs, stored, self.F, strict=True):
-            if i in at and j in at:
-                C.addcmul_(x.mask[at[i]] * x.mask[at[j]], F, value=c)
-        return C
-
-    def update(self, x: Direction, measured: Sequence[Pair], beta: float, norms: Mapping[int, float] | None) -> None:
-        """F_ij <- beta F_ij + (1 - beta) g_i g_j for the ``measured`` pairs; new pairs start from zero."""
-        missing = [pair for pair in measured if pair not in self.pairs]
-        if missing:
-            room = x.rows.new_zeros((len(missing), x.rows.shape[1]))
-            self.F = room if self.F is None else torch.cat([self.F, room])
-            self.pairs.extend(missing)
-            self.n.extend([0] * len(missing))
-            self.scale.extend([1.0] * len(missing))
-        if self.F is None:
-            return
-        at = {key: r for r, key in enumerate(x.keys)}
-        slot = {pair: e for e, pair in enumerate(self.pairs)}
-        for i, j in measured:
-            e = slot[i, j]
-            self.n[e] += 1
-            self.scale[e] *= beta
-            if self.scale[e] < SMALLEST_SCALE:
-                self.F[e].mul_(self.scale[e])
-                self.scale[e] = 1.0
-            value = (1.0 - beta) / self.scale[e]
-            if norms is not None:
-                value /= (norms[i] or 1.0) * (norms[j] or 1.0)
-            self.F[e].addcmul_(x.rows[at[i]], x.rows[at[j]], value=value)
-
-    def part(self, columns: slice) -> Averages:
-        """The averages of some coordinates; a view, to read."""
-        return replace(self, F=None if self.F is None else self.F[:, columns])
-
-    def owned(self) -> Averages:
-        """The same in memory of its own."""
-        return replace(self, F=None if self.F is None else self.F.clone(memory_format=torch.contiguous_format))
-
-    def split(self) -> list[Averages]:
-        """Parameter by parameter; F are views."""
-        Fs: Sequence[Tensor | None] = [None] * len(self.params)
-        if self.F is not None:
-            Fs = self.F.split(sizes_of(self.params), dim=1)
-        return [
-            Averages((p,), [*self.pairs], [*self.n], [*self.scale], F) for p, F in zip(self.params, Fs, strict=True)
-        ]
+        return counts
 
 
-def join(parts: Sequence[Averages]) -> Averages:
-    """The averages of several parameters, laid end to end."""
-    first = parts[0]
-    for other in parts[1:]:
-        if (other.pairs, other.n, other.scale) != (first.pairs, first.n, first.scale):
-            raise RuntimeError("averages of parameters that were updated in different steps cannot be joined")
-    F = first.F
-    if F is not None and len(parts) > 1:
-        F = torch.cat([a.F for a in parts if a.F is not None], dim=1)
-    return Averages(tuple(p for a in parts for p in a.params), first.pairs, first.n, first.scale, F)
+def coefficient(pair: Pair, weights: Sequence[float], bias: float, largest: float) -> float:
+    """What multiplies F_ij in C_lambda; within bounds, so that a huge one times an average of zero is zero."""
+    i, j = pair
+    both = weights[i] * weights[j] * (1.0 if i == j else 2.0) / bias
+    return min(max(both, -largest), largest)
+
+
+def largest_coefficient(x: Direction) -> float:
+    return float(torch.finfo(x.d.dtype).max / 8)
+
+
+def effective_weights(x: Direction, norms: Norms | None) -> Sequence[float]:
+    """What stands for lambda before averages of normalised gradients."""
+    return x.weights if norms is None else [w * norms.get(i, 0.0) for i, w in enumerate(x.weights)]
 
 
 def all_pairs(keys: Sequence[int]) -> list[Pair]:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..direction import Direction
 from ._averages import Averages, Pair, all_pairs, metric_of
+from ._memory import Room, bytes_of_new, check_room
+from ._pairwise import Pairwise
+from ._rounding import DROPPED
+from ._separable import Separable
 from ._store import Store
 
-ESTIMATORS = ("auto", "pair", "full", "diagonal", "collapsed", "marginal")
+ESTIMATORS = ("auto", "pair", "full", "diagonal", "separable", "separable_pair", "collapsed", "marginal")
+EVERY_ROW = ("full", "diagonal", "separable")  # estimators that need the gradient of each objective by itself
+TWO_ROWS = ("pair", "separable_pair")  # those that draw a pair of objectives each step
+ONE_BUFFER = ("separable", "separable_pair")
+DTYPES = (None, torch.float64, torch.float32, *DROPPED)
 RAMPS = ("largest", "matched", "paper")
 RAMPUP = 300
 MOST_IN_FULL = 8  # objectives for which "auto" keeps all pairs up to date
@@ -34,7 +43,7 @@ class Measurement:
 
     @property
     def takes_every_row(self) -> bool:
-        return self.active and self.estimator in ("full", "diagonal")
+        return self.active and self.estimator in EVERY_ROW
 
     def needed(self, present: Sequence[int]) -> tuple[int, ...]:
         """The objectives whose own gradient the averages need."""
@@ -59,7 +68,10 @@ class PreferenceMetric:
     Args:
         estimator: which averages are kept and when they are updated.
             ``"full"`` all pairs, each step; ``"pair"`` the averages of one pair drawn at random each step, as in the
-            paper; ``"diagonal"`` without cross terms; ``"collapsed"`` the average of d^2, which is the same as full,
+            paper; ``"diagonal"`` without cross terms; ``"separable"`` one buffer for any C, the average v of
+            sum_i g_i^2, and for each row of a weight the averages S_ij of g_i . g_j over the row: C is taken for
+            (lambda' S lambda / tr S) v; ``"separable_pair"`` the same with one pair drawn at random each step, so that
+            a step needs two gradients and not C; ``"collapsed"`` the average of d^2, which is the same as full,
             in one buffer, as long as lambda is constant (it refuses other solvers) and no batch lacks an objective;
             ``"marginal"`` the average of d^2 whatever lambda does, that is Adam twice: a control, not a method.
             ``"auto"`` is collapsed for a static solver; else full up to C = 8, pair beyond.
@@ -77,7 +89,9 @@ class PreferenceMetric:
         every: update the averages every so many steps only, with decay beta^every. An objective that is never in a
             batch of such a step has no average: choose another number than the period with which objectives take turns.
         dtype: in which the averages are kept and d / M is computed; None is that of the parameter, float32 at least.
-        seed: seed of the generator that draws the pairs.
+            ``torch.bfloat16`` and ``torch.float8_e5m2`` (or their names) halve and quarter the averages: these are
+            rounded at random, right in expectation, and d / M is computed as with None.
+        seed: seed of the generators that draw the pairs and round.
         total_steps: length of the run, for a ``rampup`` that is a fraction.
         normalise: average g_i g_j / (|g_i| |g_j|) instead, |g_i| the norm over all parameters, and let lambda_i |g_i|
             stand for lambda_i; d stays the same. The size of a gradient, which moves fast and which many solvers
@@ -97,7 +111,7 @@ class PreferenceMetric:
         bias_correction: bool = True,
         floor: bool = True,
         every: int = 1,
-        dtype: torch.dtype | None = None,
+        dtype: torch.dtype | str | None = None,
         seed: int = 0,
         total_steps: int | None = None,
         normalise: bool = False,
@@ -112,8 +126,9 @@ class PreferenceMetric:
             raise ValueError(f"ramp must be one of {', '.join(RAMPS)}, got {ramp!r}")
         if not 1 <= every < float("inf") or every != int(every):
             raise ValueError(f"every must be a whole number of steps, at least 1, got {every!r}")
-        if dtype not in (None, torch.float32, torch.float64):
-            raise ValueError(f"dtype must be None, torch.float32 or torch.float64, got {dtype!r}")
+        given, dtype = dtype, getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
+        if dtype not in DTYPES:
+            raise ValueError(f"dtype must be one of {', '.join(map(str, DTYPES))}, got {given!r}")
         self.estimator = estimator
         self.beta = beta
         self.eps = eps
@@ -122,14 +137,17 @@ class PreferenceMetric:
         self.bias_correction = bias_correction
         self.floor = floor
         self.every = int(every)
-        self.dtype = dtype
+        self.dtype: torch.dtype | None = dtype
         self.seed = seed
         self.normalise = normalise
 
         self.steps = 0
         self.wait = 0  # steps until the averages are updated again
         self.generator = torch.Generator().manual_seed(seed)
-        self.averages = Store()
+        self.noise = torch.Generator().manual_seed(seed)  # of rounding at random
+        kind = Separable if estimator in ONE_BUFFER else Pairwise
+        self._make = partial(kind, dtype=self.dtype)
+        self.averages = Store(self._make)
         self.used: str | None = None  # the estimator in use, once the first step has been taken
         self.constant: dict[int, float] = {}  # lambda_i of the objectives in the collapsed average
         self.norms: dict[int, float] = {}  # |g_i| as last measured, if the averages are normalised
@@ -157,15 +175,22 @@ class PreferenceMetric:
             return "collapsed"
         return "full" if count <= MOST_IN_FULL else "pair"
 
+    @property
+    def rounds(self) -> bool:
+        """Whether the averages are kept in fewer bits than they are computed in."""
+        return self.dtype in DROPPED
+
     def compute_dtype(self, param: Tensor) -> torch.dtype:
-        return self.dtype or torch.promote_types(param.dtype, torch.float32)
+        if self.dtype is None or self.rounds:
+            return torch.promote_types(param.dtype, torch.float32)
+        return self.dtype
 
     def measure(self, estimator: str, objectives: Sequence[int]) -> Measurement:
         """Decide what this step measures, without touching the state."""
         if self.used not in (None, estimator):
             raise ValueError(f"the averages were made with estimator {self.used!r}, this step asks for {estimator!r}")
         active = self.wait == 0
-        if not active or estimator != "pair":
+        if not active or estimator not in TWO_ROWS:
             return Measurement(estimator, active)
         generator = torch.Generator()
         generator.set_state(self.generator.get_state())
@@ -181,8 +206,10 @@ class PreferenceMetric:
     ) -> Measurement:
         """The measurement, once lambda and the directions are known.
 
-        A collapsed average of another lambda has to start anew, and normalised ones need the norms.
+        A collapsed average of another lambda has to start anew, and normalised ones need the norms. Raises MemoryError
+        if what is to be kept is larger than the memory that is free.
         """
+        self._check_room(measurement, directions)
         if self.normalise:
             measurement = replace(measurement, norms={**self.norms, **self._norms(measurement, directions)})
         if all(self.constant.get(i, weights[i]) == weights[i] for i in present):
@@ -199,17 +226,57 @@ class PreferenceMetric:
         largest = torch.finfo(torch.float32).max ** 0.5  # where the sum of squares overflows, any large number will do
         return {key: min(float(torch.nn.utils.get_total_norm(rows)), largest) for key, rows in parts.items()}
 
+    def state_bytes(
+        self,
+        shared: nn.Module | Iterable[Tensor],
+        count: int,
+        heads: nn.Module | Iterable[Tensor] = (),
+        *,
+        static: bool = False,
+    ) -> int:
+        """The bytes that the averages will take for ``count`` objectives, without allocating them.
+
+        Args:
+            shared: the parameters that every objective reaches, or a module that holds them.
+            count: the number of objectives.
+            heads: those that one objective reaches.
+            static: whether the solver's weights are constant, which decides what ``"auto"`` is.
+
+        Exact once every pair of objectives was measured, which under ``"pair"`` takes a while; before, it is a bound.
+        A parameter that some objectives reach, but not all, counts as shared. The optimizer's own state is not in it.
+        """
+        estimator = self.resolve(static=static, count=count)
+        one = estimator in ("collapsed", "marginal")
+        total = 0
+        for part, keys in ((shared, range(1 if one else count)), (heads, range(1))):
+            pairs = Measurement(estimator, True).pairs(keys)
+            for p in part.parameters() if isinstance(part, nn.Module) else part:
+                if p.requires_grad:
+                    total += bytes_of_new(self._make((p,)), pairs, 1 if one else count, self.compute_dtype(p))
+        return total
+
+    def _check_room(self, measurement: Measurement, directions: Sequence[Direction]) -> None:
+        """Raise if this step would make averages for which there is no memory."""
+        rooms: dict[torch.device, list[Room]] = {}
+        for x in directions:
+            averages, seen, pairs = self._measured(x, measurement)
+            if missing := averages.missing(pairs):
+                room = Room(x.params, [*averages.pairs, *missing], len(seen.weights), x.d.dtype, averages.tensors())
+                rooms.setdefault(x.d.device, []).append(room)
+        for device, new in rooms.items():
+            check_room(new, device, self._make, measurement.estimator)
+
     def precondition(self, x: Direction, beta: float, measurement: Measurement) -> Tensor:
         """d / M for one block, with this step's gradients in the averages; the averages stay as they are."""
         averages, seen, pairs = self._measured(x, measurement)
-        terms = averages.terms(seen, pairs, beta**self.every, self.bias_correction, measurement.norms)
+        curvature = averages.curvature(seen, pairs, beta**self.every, measurement.norms, self.bias_correction)
         # A single average that is up to date is above the floor by itself.
         single = seen.complete and len(seen.keys) == len(pairs) == 1 and averages.pairs in ([], pairs)
         floor = (1.0 - beta) if self.floor and not single else None
         out = torch.empty_like(x.d)
         for columns in self._pieces(out):
-            y, part = (seen, averages) if columns is None else (seen.part(columns), averages.part(columns))
-            C = None if terms is None else part.curvature(y, terms)
+            y = seen if columns is None else seen.part(columns)
+            C = None if curvature is None else curvature(columns)
             M = metric_of(y, C, floor=floor, eps=self.eps, alpha=self.alpha, ramp=self.ramp)
             torch.div(y.d, M, out=out if columns is None else out[columns])
         return out
@@ -225,12 +292,12 @@ class PreferenceMetric:
     def curvature(self, x: Direction, beta: float, measurement: Measurement) -> Tensor | None:
         """C_lambda for one block, before floor, eps and ramp-up; None if there is no average yet."""
         averages, x, pairs = self._measured(x, measurement)
-        terms = averages.terms(x, pairs, beta**self.every, self.bias_correction, measurement.norms)
-        return None if terms is None else averages.curvature(x, terms)
+        curvature = averages.curvature(x, pairs, beta**self.every, measurement.norms, self.bias_correction)
+        return None if curvature is None else curvature(None)
 
     def _measured(self, x: Direction, measurement: Measurement) -> tuple[Averages, Direction, list[Pair]]:
         """The averages of a block, the direction as they take it, and the pairs that this step measures."""
-        averages = Averages(x.params) if measurement.restart else self.averages.find(x.params)
+        averages = self._make(x.params) if measurement.restart else self.averages.find(x.params)
         x = self._as_seen(x, measurement)
         return averages, x, measurement.pairs(x.keys) if measurement.active else []
 
@@ -239,12 +306,13 @@ class PreferenceMetric:
         if not measurement.active:
             return
         x = self._as_seen(x, measurement)
-        self.averages.take(x.params).update(x, measurement.pairs(x.keys), beta**self.every, measurement.norms)
+        averages, pairs = self.averages.take(x.params), measurement.pairs(x.keys)
+        averages.update(x, pairs, beta**self.every, measurement.norms, self.noise)
 
     def begin_update(self, measurement: Measurement) -> None:
         """Before the :meth:`update` of each block: let go of averages that no longer hold."""
         if measurement.restart:
-            self.averages = Store()
+            self.averages = Store(self._make)
             self.constant.clear()
 
     def end_update(self, measurement: Measurement, weights: Sequence[float], present: Sequence[int]) -> None:
@@ -268,17 +336,9 @@ class PreferenceMetric:
 
     def state_dict(self, params: Sequence[Tensor]) -> dict[str, Any]:
         """The state, with the averages numbered as the parameters are in ``params``."""
-        averages = {}
         index = {param: i for i, param in enumerate(params)}
-        for entry in (part for block in self.averages for part in block.split()):
-            (param,) = entry.params
-            if entry.F is not None and param in index:
-                averages[index[param]] = {
-                    "F": entry.F.reshape(len(entry.pairs), *param.shape).clone(),
-                    "pairs": [list(p) for p in entry.pairs],
-                    "n": list(entry.n),
-                    "scale": list(entry.scale),
-                }
+        parts = (part for block in self.averages for part in block.split())
+        averages = {index[a.params[0]]: a.state_dict() for a in parts if a.pairs and a.params[0] in index}
         return {
             "steps": self.steps,
             "wait": self.wait,
@@ -287,6 +347,7 @@ class PreferenceMetric:
             "constant": dict(self.constant),
             "averages": averages,
             **({"norms": dict(self.norms)} if self.normalise else {}),
+            **({"noise": self.noise.get_state()} if self.rounds else {}),
         }
 
     def check_state_dict(self, state: dict[str, Any], params: Sequence[Tensor], estimator: str | None) -> None:
@@ -298,18 +359,15 @@ class PreferenceMetric:
             raise ValueError(f"the checkpoint was made with estimator {state['estimator']!r}, here it is {estimator!r}")
         if ("norms" in state) != self.normalise:
             raise ValueError(f"the checkpoint's averages were not made with normalise={self.normalise}")
+        if ("noise" in state) != self.rounds:
+            raise ValueError(f"the checkpoint's averages were not made with dtype={self.dtype}")
         for index, entry in state["averages"].items():
-            for key in ("F", "pairs", "n", "scale"):
-                if key not in entry:
-                    raise ValueError(f"the checkpoint's averages of parameter {index} lack {key!r}")
-            F, pairs, n, scale = (entry[key] for key in ("F", "pairs", "n", "scale"))
             if index >= len(params):
                 raise ValueError(f"the checkpoint has averages of parameter {index}; there are {len(params)}")
-            if tuple(F.shape[1:]) != tuple(params[index].shape) or not len(F) == len(pairs) == len(n) == len(scale):
-                raise ValueError(
-                    f"the checkpoint's averages of parameter {index} have shape {tuple(F.shape)} for {len(pairs)} "
-                    f"pairs; the parameter has shape {tuple(params[index].shape)}"
-                )
+            try:
+                self._make((params[index],)).check_state_dict(entry)
+            except ValueError as error:
+                raise ValueError(f"the checkpoint's averages of parameter {index} {error}") from None
 
     def load_state_dict(self, state: dict[str, Any], params: Sequence[Tensor]) -> None:
         self.steps, self.wait = state["steps"], state["wait"]
@@ -317,15 +375,12 @@ class PreferenceMetric:
         self.used = state["estimator"]
         self.constant = dict(state["constant"])
         self.norms = dict(state.get("norms", {}))
-        averages = []
+        if self.rounds:
+            self.noise.set_state(state["noise"].cpu())
+        self.averages = Store(self._make)
         for index, entry in state["averages"].items():
             param = params[index]
-            F = entry["F"].to(device=param.device, dtype=self.compute_dtype(param), copy=True)
-            pairs = [(int(i), int(j)) for i, j in entry["pairs"]]
-            averages.append(
-                Averages((param,), pairs, [*entry["n"]], [*entry["scale"]], F.reshape(len(F), param.numel()))
-            )
-        self.averages = Store(averages)
+            self.averages.take((param,)).load_state_dict(entry, self.compute_dtype(param))
 
 
 def _rampup_steps(rampup: int | float, total_steps: int | None) -> int:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from torch import Tensor
 
 from ..gradients import are_same
-from ._averages import Averages, join
+from ._averages import Averages
 
 
 class Store:
     """The averages of every parameter, kept block by block.
 
     Blocks may become smaller in the course of a run, when a batch shows that fewer objectives reach some of their
-    parameters than others; after a checkpoint was loaded, they grow together again.
+    parameters than others; after a checkpoint was loaded, they grow together again. ``make`` makes empty averages.
     """
 
-    def __init__(self, averages: Iterable[Averages] = ()) -> None:
+    def __init__(self, make: Callable[[tuple[Tensor, ...]], Averages], averages: Iterable[Averages] = ()) -> None:
+        self._make = make
         self._of: dict[Tensor, Averages] = {}
         for block in averages:
             self._keep(block)
@@ -39,7 +40,10 @@ class Store:
         if block is not None and are_same(block.params, params):
             return block
         parts = {a.params[0]: a for old in self._touched(params) for a in old.split()}
-        return join([parts.get(p) or Averages((p,)) for p in params])
+        if not parts:
+            return self._make(params)
+        first, *others = (parts.get(p) or self._make((p,)) for p in params)
+        return first.join(others)
 
     def take(self, params: tuple[Tensor, ...]) -> Averages:
         """The same, to change: from now on these parameters are a block."""
@@ -49,7 +53,7 @@ class Store:
             for old in self._touched(params):
                 rest = [a for a in old.split() if a.params[0] not in chosen]
                 if rest:
-                    self._keep(join(rest).owned())
+                    self._keep(rest[0].join(rest[1:]).owned())
             self._keep(block := block.owned())
         return block
 

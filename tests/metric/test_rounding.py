@@ -1,0 +1,206 @@
+"""Averages in few bits: right in expectation, never stalled, and as small as they say."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import Net, same, train
+from madamoo import MAdam, PreferenceMetric, solvers
+from madamoo.diagnostics import state_bytes
+from madamoo.metric._rounding import decayed, random_bits, rounded
+
+SMALL = [torch.bfloat16, torch.float8_e5m2]
+
+
+@pytest.fixture
+def noise():
+    return torch.Generator().manual_seed(0)
+
+
+def neighbours(x, dtype):
+    """The numbers of ``dtype`` around each x, by looking at all of them."""
+    if dtype is torch.bfloat16:
+        every = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype).float()
+    else:
+        every = torch.arange(256, dtype=torch.uint8).view(dtype).float()
+    every = every[every.isfinite()].unique()
+    above = torch.searchsorted(every, x)
+    return every[(above - 1).clamp_min(0)], every[above]
+
+
+@pytest.mark.parametrize("dtype", SMALL)
+def test_rounds_to_a_neighbour_with_the_right_odds(dtype, noise):
+    """Over ten thousand draws, for numbers of any size and sign: normal, subnormal, zero."""
+    x = torch.cat(
+        [torch.randn(300, generator=noise) * 10.0 ** torch.randint(-7, 4, (300,), generator=noise), torch.zeros(1)]
+    )
+    draws = 10_000
+    bits = random_bits(torch.empty(draws * len(x), dtype=dtype), noise)
+    found = rounded(x.repeat(draws), dtype, bits).float().view(draws, -1)
+    low, high = neighbours(x, dtype)
+    assert ((found == low) | (found == high) | (found == x)).all()
+    error = (found.double().mean(0) - x.double()) / (high - low).double().clamp_min(1e-30)
+    assert error.abs().max() < 5 * 0.5 / draws**0.5
+
+
+@pytest.mark.parametrize("dtype", SMALL)
+def test_numbers_that_fit_stay(dtype, noise):
+    x = torch.randn(1000, generator=noise).to(dtype).float()
+    assert torch.equal(rounded(x, dtype, random_bits(x.to(dtype), noise)).float(), x)
+
+
+def average(dtype, noise, steps, old=1.0, new=4.0, size=4000):
+    """An average with decay 0.999 that stood at ``old``, after so many steps of ``new``."""
+    row, scale, root = torch.full((size,), old).to(dtype), 1.0, torch.full((size,), new**0.5)
+    for _ in range(steps):
+        scale = decayed(row, scale, 0.999, [(root, root, 0.001)], random_bits(row, noise))
+    return scale * row.float()
+
+
+@pytest.mark.parametrize("dtype, spread", [(torch.bfloat16, 0.08), (torch.float8_e5m2, 0.5)])
+def test_an_average_does_not_stall(dtype, spread, noise):
+    found = average(dtype, noise, 1000)
+    wanted = 4.0 - 3.0 * 0.999**1000
+    assert abs(float(found.mean()) / wanted - 1) < 0.01
+    assert 0.01 < float(found.std()) / wanted < spread
+
+
+@pytest.mark.parametrize("dtype", SMALL)
+def test_a_plain_one_does(dtype):
+    row = torch.ones(10).to(dtype)
+    for _ in range(1000):
+        row = (0.999 * row.float() + 0.001 * 4.0).to(dtype)  # to the nearest
+    assert torch.equal(row.float(), torch.ones(10))
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e-6, 1.0, 1e6, 1e12])
+def test_float8_spans_what_gradients_span(size, noise):
+    """Squares over nine decades, at any scale of the losses, and jumps of the scale in the course of a run."""
+    g = torch.logspace(-4.5, 0, 2000) * size
+    row, scale = torch.zeros(2000, dtype=torch.float8_e5m2), 1.0
+    for jump in (1.0, 1e3, 1e-3):
+        for _ in range(60):
+            scale = decayed(row, scale, 0.9, [(jump * g, jump * g, 0.1)], random_bits(row, noise))
+        relative = scale * row.float() / (jump * g).square()
+        if jump < 1.0:  # what is left of the large ones
+            relative = relative / (1 + 1e12 * 0.9**60)
+        for part in relative.chunk(4):  # a decade and more each
+            assert abs(float(part.mean()) - 1) < 0.08
+
+
+# -- in the metric -----------------------------------------------------------------------------------------------------
+
+
+def built(dtype, estimator="full", solver="uw", seed=0, net=None):
+    net = net or Net(dtype=torch.float32)
+    metric = PreferenceMetric(estimator, rampup=3, dtype=dtype, seed=seed)
+    return net, MAdam(net.parameters(), lr=1e-2, solver=solvers.get(solver), metric=metric)
+
+
+@pytest.mark.parametrize("estimator", ["full", "pair", "diagonal", "separable", "separable_pair", "marginal"])
+@pytest.mark.parametrize("dtype, off", [(torch.bfloat16, 0.02), (torch.float8_e5m2, 0.3)])
+def test_close_to_the_averages_in_full(dtype, off, estimator):
+    found = []
+    for kept in (None, dtype):
+        net, opt = built(kept, estimator)
+        with torch.no_grad():  # the same gradients for both
+            state = copy.deepcopy(net.state_dict())
+        for t in range(40):
+            net.load_state_dict(state)
+            opt.zero_grad()
+            opt.backward(net.losses(t))
+            image = torch.cat([p.grad.flatten() for p in net.parameters()])
+            opt.step()
+        found.append(image)
+    relative = (found[1] - found[0]).abs() / found[0].abs().clamp_min(1e-3)
+    assert 0 < float(relative.median()) < off
+
+
+@pytest.mark.parametrize("param", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("estimator", ["full", "separable"])
+@pytest.mark.parametrize("dtype", SMALL)
+def test_parameters_of_any_dtype(dtype, estimator, param):
+    net, opt = built(dtype, estimator, net=Net(dtype=param))
+    train(net, opt, 3)
+    large = [block.tensors()[0] for block in opt.metric.averages]
+    assert {t.dtype for t in large} == {dtype}
+    assert all(p.isfinite().all() for p in net.parameters())
+
+
+@pytest.mark.parametrize("estimator", ["full", "pair", "separable", "separable_pair"])
+@pytest.mark.parametrize("dtype", SMALL)
+def test_checkpoints_resume_bit_for_bit(dtype, estimator, tmp_path):
+    net, opt = built(dtype, estimator)
+    train(net, opt, 4)
+    torch.save({"net": net.state_dict(), "opt": opt.state_dict()}, tmp_path / "saved.pt")
+    train(net, opt, 4, start=4)
+    saved = torch.load(tmp_path / "saved.pt", weights_only=True)
+    key = "v" if estimator.startswith("separable") else "F"
+    assert {e[key].dtype for e in saved["opt"]["multi_objective"]["metric"]["averages"].values()} == {dtype}
+    other, again = built(dtype, estimator, seed=9)
+    other.load_state_dict(saved["net"])
+    again.load_state_dict(saved["opt"])
+    train(other, again, 4, start=4)
+    assert same(net.state_dict(), other.state_dict()) and same(opt.state_dict(), again.state_dict())
+
+
+@pytest.mark.parametrize("there, here", [(torch.bfloat16, None), (None, torch.bfloat16), SMALL])
+def test_checkpoints_of_another_dtype_are_refused(there, here):
+    net, opt = built(there)
+    train(net, opt, 2)
+    with pytest.raises(ValueError, match=r"dtype|float8"):
+        built(here)[1].load_state_dict(opt.state_dict())
+
+
+def test_a_step_that_is_not_taken_draws_nothing():
+    net, opt = built("bfloat16")
+    train(net, opt, 2)
+    before = opt.metric.noise.get_state()
+    opt.backward(net.losses(2))
+    opt.zero_grad()
+    assert torch.equal(opt.metric.noise.get_state(), before)
+    opt.backward(net.losses(2))
+    opt.step()
+    assert not torch.equal(opt.metric.noise.get_state(), before)
+
+
+def test_averages_in_few_bits_need_a_generator():
+    with pytest.raises(ValueError, match="generator"):
+        random_bits(torch.zeros(3, dtype=torch.bfloat16), None)
+
+
+# -- bytes -------------------------------------------------------------------------------------------------------------
+
+
+def sizes(net, opt):
+    """Bytes of the inner optimizer's moments, and of the averages."""
+    train(net, opt, 30)
+    moments = [m for s in opt.state.values() for k, m in s.items() if k != "step"]
+    return state_bytes(moments), state_bytes([block.tensors() for block in opt.metric.averages])
+
+
+@pytest.mark.parametrize("dtype, width", [(None, 4), (torch.bfloat16, 2), (torch.float8_e5m2, 1)])
+def test_constant_weights_take_one_buffer_more_than_adam(dtype, width):
+    net, opt = built(dtype, "auto", "ls")
+    total = sum(p.numel() for p in net.parameters())
+    assert sizes(net, opt) == (2 * 4 * total, width * total)
+
+
+@pytest.mark.parametrize("dtype, width", [(None, 4), (torch.bfloat16, 2), (torch.float8_e5m2, 1)])
+@pytest.mark.parametrize("estimator, buffers", [("full", 6), ("pair", 6), ("diagonal", 3)])
+def test_heads_take_one_buffer_and_the_trunk_one_a_pair(estimator, buffers, dtype, width):
+    net, opt = built(dtype, estimator)
+    trunk, heads = (sum(p.numel() for p in part.parameters()) for part in (net.trunk, net.heads))
+    assert sizes(net, opt)[1] == width * (buffers * trunk + heads)
+
+
+@pytest.mark.parametrize("dtype, width", [(None, 4), (torch.bfloat16, 2), (torch.float8_e5m2, 1)])
+@pytest.mark.parametrize("estimator", ["separable", "separable_pair"])
+def test_separable_averages_take_one_buffer_and_a_few_small_matrices(estimator, dtype, width):
+    net, opt = built(dtype, estimator)
+    total = sum(p.numel() for p in net.parameters())
+    matrices = 2 * 6 + 3 * 2 * 1  # weight and bias of the trunk, too small to be divided, and of each head
+    assert sizes(net, opt)[1] == width * total + 4 * matrices
+    assert np.isclose(total, 51)

@@ -1,0 +1,364 @@
+"""Separable averages: exact where their model holds, and elsewhere what a slow version with loops says."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from madamoo import MAdam, PreferenceMetric, solvers
+from madamoo.direction import Direction
+from madamoo.metric import _preference
+from madamoo.metric._separable import SHARE, Groups, Separable
+from madamoo.metric._store import Store
+
+SIZE, COUNT = 60, 3  # a vector of two groups of 30: 4 coordinates for each of 6 pairs, evened out
+HALVES = (slice(0, 30), slice(30, 60))
+
+
+def start(dtype=torch.float64):
+    return torch.nn.Parameter(torch.linspace(-1.0, 1.0, SIZE, dtype=dtype))
+
+
+def build(params, estimator, solver=None, **options):
+    metric = PreferenceMetric(estimator, **{"rampup": 0, "beta": 0.9, **options})
+    params = [params] if isinstance(params, torch.Tensor) else params
+    return MAdam(params, lr=1e-2, solver=solver or solvers.Preference(), metric=metric)
+
+
+def draw(steps, seed=0, separable=False):
+    """Rows [steps, C, SIZE] and preferences; with ``separable``, F_ij = S_ij u in each half, with its own S."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(steps, COUNT, SIZE)) * np.exp(rng.normal(size=(COUNT, SIZE))) + rng.normal(size=SIZE)
+    if separable:
+        u = np.exp(rng.normal(size=SIZE))
+        mixed = rng.normal(size=(2, COUNT, COUNT)) @ rng.normal(size=(steps, 2, COUNT, 1))
+        rows = np.repeat(mixed[..., 0].transpose(0, 2, 1), 30, axis=2) * u
+    return rows, rng.dirichlet(np.ones(COUNT), steps)
+
+
+def lacking(rows, seed=1):
+    """The same with objectives missing from batches, never all of them."""
+    rng = np.random.default_rng(seed)
+    rows = rows.copy()
+    rows[(rng.random(rows.shape[:2]) < 0.4) & (np.arange(COUNT) != rng.integers(COUNT, size=(len(rows), 1)))] = np.nan
+    return rows
+
+
+class Slow:
+    """The model in words: each half has a Gram matrix S, each objective a part of v, and what is not measured rests."""
+
+    def __init__(self, beta=0.9, bias_correction=True, floor=True, normalise=False, every=1):
+        self.beta, self.decay, self.every = beta, beta**every, every
+        self.bias_correction, self.floor, self.normalise = bias_correction, floor, normalise
+        self.S, self.n = np.zeros((2, COUNT, COUNT)), np.zeros((COUNT, COUNT))
+        self.v, self.norm, self.t = np.zeros(SIZE), np.zeros(COUNT), 0
+
+    def step(self, rows, weights, pair=None, mask=None):
+        present = [i for i in range(COUNT) if not np.isnan(rows[i]).any()]
+        d = sum(weights[i] * (1.0 if mask is None else mask[i]) * rows[i] for i in present)
+        chosen = [i for i in present if pair is None or i in pair]
+        if self.t % self.every == 0:
+            for i in chosen:
+                self.norm[i] = np.linalg.norm(rows[i])
+            self.take({i: rows[i] / (self.norm[i] if self.normalise else 1.0) for i in chosen})
+        self.t += 1
+        C = np.zeros(SIZE)
+        for half, S in zip(HALVES, self.S, strict=True):
+            for i in present:
+                for j in present:
+                    if self.n[i, j]:
+                        w = weights[i] * weights[j] * (self.norm[i] * self.norm[j] if self.normalise else 1.0)
+                        m = 1.0 if mask is None else mask[i, half] * mask[j, half]
+                        bias = 1 - self.decay ** self.n[i, j] if self.bias_correction else 1.0
+                        C[half] += w * m * S[i, j] / bias * self.v[half] / np.trace(S)
+        C = np.maximum(C, (1 - self.beta) * d * d if self.floor else 0.0)
+        return d / np.sqrt(C + 1e-16)
+
+    def take(self, g):
+        for half, S in zip(HALVES, self.S, strict=True):
+            total = np.trace(S)
+            parts = [S[i, i] / total * self.v[half] if total > 0 else np.zeros(30) for i in range(COUNT)]
+            for i in g:
+                parts[i] = self.decay * parts[i] + (1 - self.decay) * g[i][half] ** 2
+                for j in g:
+                    S[i, j] = self.decay * S[i, j] + (1 - self.decay) * (g[i][half] @ g[j][half])
+            self.v[half] = sum(parts)
+        for i in g:
+            for j in g:
+                self.n[i, j] += 1
+
+
+# -- exact where the model holds ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lack", [False, True])
+@pytest.mark.parametrize("bias_correction", [True, False])
+@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("exact, separable", [("full", "separable"), ("pair", "separable_pair")])
+def test_separable_gradients_give_the_exact_curvature(exact, separable, normalise, bias_correction, lack, feed, close):
+    rows, weights = draw(50, separable=True)
+    if normalise:  # the model is one of the averages: a norm that jumps from step to step would be in both factors
+        rows = rows[0] * np.sign(np.random.default_rng(3).normal(size=(50, COUNT, 1)))
+    rows, found = lacking(rows) if lack else rows, []
+    for estimator in (exact, separable):
+        param = start()
+        opt = build(param, estimator, bias_correction=bias_correction, normalise=normalise)
+        found.append(feed(opt, param, rows, weights))
+    close(*found, rtol=1e-6)
+
+
+def test_other_gradients_do_not(feed):
+    rows, weights = draw(50)
+    found = []
+    for estimator in ("full", "separable"):
+        param = start()
+        found.append(feed(build(param, estimator), param, rows, weights))
+    assert not torch.allclose(*found, rtol=0.1)
+
+
+# -- the slow version --------------------------------------------------------------------------------------------------
+
+OPTIONS = {
+    "beta": st.sampled_from([0.0, 0.5, 0.9, 0.999]),
+    "bias_correction": st.booleans(),
+    "floor": st.just(True),
+    "normalise": st.booleans(),
+    "every": st.integers(1, 3),
+}
+
+
+@pytest.mark.parametrize("estimator", ["separable", "separable_pair"])
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(options=st.fixed_dictionaries(OPTIONS), seed=st.integers(0, 2**32 - 1), lack=st.booleans())
+def test_equals_the_slow_version(estimator, options, seed, lack, feed, drawn, close):
+    rows, weights = draw(10, seed)
+    rows = lacking(rows, seed) if lack else rows
+    param, slow = start(), Slow(**options)
+    found = feed(build(param, estimator, **options), param, rows, weights)
+    pairs = drawn(0, COUNT, 10)
+    for t in range(10):
+        pair = None if estimator == "separable" else pairs[t // options["every"]]
+        wanted = slow.step(rows[t], weights[t], pair)
+        close(found[t], wanted, rtol=1e-6)
+
+
+def test_in_float32(feed, close):
+    rows, weights = draw(60)
+    param, slow = start(torch.float32), Slow()
+    found = feed(build(param, "separable"), param, rows, weights)
+    close(found, np.stack([slow.step(g, w) for g, w in zip(rows, weights, strict=True)]), torch.float32)
+
+
+def test_weights_of_each_coordinate(feed, close):
+    """GradDrop: its masks, as it drew them, in the place of the weights."""
+
+    class Recorder(solvers.GradDrop):
+        drawn = ()
+
+        def masks(self, stack, keys):
+            result = super().masks(stack, keys)
+            Recorder.drawn = (*Recorder.drawn, result.double().numpy().copy())
+            return result
+
+    rows, _ = draw(20)
+    param, slow = start(), Slow()
+    opt = build(param, "separable", Recorder())
+    for g in rows:
+        found = feed(opt, param, g[None])[0]
+        close(found, slow.step(g, opt.weights.tolist(), mask=Recorder.drawn[-1]), rtol=1e-6)
+    assert any((m != m[:, :1]).any() for m in Recorder.drawn)
+
+
+def test_in_pieces(feed, monkeypatch):
+    rows, weights = draw(10)
+    found = []
+    for piece in (1 << 17, 7):
+        monkeypatch.setattr(_preference, "PIECE", piece)
+        param = start()
+        found.append(feed(build(param, "separable"), param, lacking(rows), weights))
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("estimator", ["separable", "separable_pair"])
+def test_huge_gradients_and_zeros(estimator, feed):
+    """The sum of squares of a group overflows where no single square does."""
+    rows, weights = draw(12)
+    rows /= np.abs(rows).max()
+    rows[:2] = 0.0
+    rows[4, :2] = 0.0
+    rows[6:8] *= 2e18
+    rows[9] *= 1e-30
+    param = start(torch.float32)
+    opt = build(param, estimator, beta=0.99)
+    found = feed(opt, param, rows, weights)
+    assert opt.skipped == 0 and found.isfinite().all() and found.abs().max() <= 10 * (1 + 1e-5)
+    assert all(t.isfinite().all() for block in opt.metric.averages for t in block.tensors())
+
+
+# -- what v and S are --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ["separable", "separable_pair"])
+def test_v_adds_up_to_the_trace(estimator, feed):
+    rows, weights = draw(80)
+    param = start()
+    opt = build(param, estimator)
+    feed(opt, param, lacking(rows), weights)
+    (kept,) = opt.metric.averages
+    trace = sum(S for (i, j), S in zip(kept.pairs, kept.S, strict=True) if i == j)
+    torch.testing.assert_close((kept.scale * kept.v).view(2, 30).sum(1), trace)
+
+
+def test_a_pair_a_step_has_the_expectation_of_all_rows():
+    """In the long run, with two rows a step: v that of sum_i g_i^2 at each coordinate, S that of the Gram matrix."""
+    steps, skip = 5000, 500
+    rng = np.random.default_rng(0)
+    deviation = np.exp(0.7 * rng.normal(size=(COUNT, SIZE)))  # not separable
+    mix = np.array([[1.0, 0.5, -0.3], [0.0, 1.0, 0.4], [0.0, 0.0, 1.0]])
+    rows = np.einsum("ij,tjn->tin", mix, rng.normal(size=(steps, COUNT, SIZE)) * deviation)
+    cross = np.einsum("ik,jk,kn->ijn", mix, mix, deviation**2)  # E[g_i g_j] per coordinate
+    param, metric = torch.zeros(SIZE), PreferenceMetric("separable_pair")
+    v, S = torch.zeros(SIZE, dtype=torch.float64), torch.zeros(6, 2, dtype=torch.float64)
+    for t, g in enumerate(torch.from_numpy(rows)):
+        measurement = metric.measure("separable_pair", range(COUNT))
+        metric.update(Direction((param,), g[0], (1.0,) * COUNT, (0, 1, 2), g, False), 0.98, measurement)
+        metric.end_update(measurement, (1.0,) * COUNT, range(COUNT))
+        if t >= skip:
+            (kept,) = metric.averages
+            v += kept.scale * kept.v / (steps - skip)
+            S += kept.S / (steps - skip)
+    wanted = np.einsum("iin->n", cross)
+    assert np.abs(v.numpy() / wanted - 1).max() < 0.15 and abs(float((v / torch.tensor(wanted)).mean()) - 1) < 0.02
+    for (i, j), found in zip(kept.pairs, S, strict=True):
+        expected = np.array([cross[i, j, half].sum() for half in HALVES])
+        size = np.array([np.sqrt(cross[i, i, h].sum() * cross[j, j, h].sum()) for h in HALVES])
+        assert (np.abs(found.numpy() - expected) < 0.08 * size).all()
+
+
+GROUPS = [  # shape, objectives, sizes of the groups
+    ((8, 300), 7, [300] * 8),  # a row has more than the 112 coordinates that S needs
+    ((64, 3, 5, 5), 7, [150] * 32),  # filters of 75, two and two
+    ((13, 21), 7, [147, 126]),  # six rows would do; evened out, seven and six
+    ((7, 30), 7, [210]),
+    ((300,), 7, [150, 150]),
+    ((256, 256), 40, [14 * 256] * 18 + [4 * 256]),
+    ((5,), 7, [5]),
+    ((), 7, [1]),
+    ((0, 4), 7, []),
+    ((4, 0), 7, []),
+    ((2, 6), 1, [6, 6]),
+]
+
+
+@pytest.mark.parametrize("shape, count, sizes", GROUPS, ids=str)
+def test_groups_are_rows_or_several(shape, count, sizes):
+    groups = Groups([torch.empty(shape)], count)
+    assert groups.total == len(sizes)
+    G = torch.randn(2, sum(sizes), dtype=torch.float64)
+    parts = G.split(sizes, dim=1) if sizes else []
+    wanted = torch.stack([part @ part.T for part in parts]) if parts else torch.zeros(0, 2, 2, dtype=torch.float64)
+    torch.testing.assert_close(groups.gram(G), wanted)
+    values = torch.arange(len(sizes)).double()
+    assert groups.spread(values).tolist() == [float(k) for k, size in enumerate(sizes) for _ in range(size)]
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(shape=st.lists(st.integers(1, 60), min_size=1, max_size=3), count=st.integers(1, 20))
+def test_s_is_at_most_a_quarter_of_v(shape, count):
+    param = torch.empty(shape)
+    groups, pairs = Groups([param], count), count * (count + 1) // 2
+    assert groups.total * pairs <= max(param.numel() / SHARE, pairs)
+
+
+# -- heads, blocks, checkpoints ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ["separable", "separable_pair"])
+def test_heads_keep_their_own_entry_only(estimator):
+    trunk = torch.nn.Parameter(torch.randn(6, 20))
+    heads = [torch.nn.Parameter(torch.randn(6)) for _ in range(COUNT)]
+    opt = build([trunk, *heads], estimator, solvers.UW())
+    for t in range(30):
+        opt.zero_grad()
+        x = torch.randn(20, generator=torch.Generator().manual_seed(t))
+        opt.backward([(head @ (trunk @ x) - 1).square() for head in heads])
+        opt.step()
+    assert len(opt.metric.averages[trunk].pairs) == 6
+    for i, head in enumerate(heads):
+        kept = opt.metric.averages[head]
+        assert kept.pairs == [(i, i)] and kept.v.shape == (6,) and kept.S.shape == (1, 1)
+
+
+PARAMS = tuple(torch.empty(shape) for shape in [(9, 30), (3,), (), (40, 5)])
+
+
+def make(params=PARAMS):
+    block = Separable(tuple(params), None, [(0, 0), (0, 1), (1, 1)], [3, 2, 3], 0.5, groups=Groups(params, 3))
+    block.v = torch.arange(sum(p.numel() for p in params), dtype=torch.float32)
+    block.S = torch.arange(3.0 * block.groups.total).view(3, -1)
+    return block
+
+
+def parts(store):
+    return {a.params[0]: (a.v.clone(), a.S.clone()) for block in store for a in block.split()}
+
+
+@pytest.mark.parametrize("chosen", [(0,), (1, 3), (0, 1, 2), (3, 0)])
+def test_blocks_are_divided_and_grow_together_again(chosen):
+    store = Store(Separable, [make()])
+    before = parts(store)
+    taken = store.take(tuple(PARAMS[i] for i in chosen))
+    assert taken.groups.total == taken.S.shape[1]
+    for p, (v, S) in parts(store).items():
+        assert torch.equal(v, before[p][0]) and torch.equal(S, before[p][1])
+    taken.v.zero_()
+    rest = [p for i, p in enumerate(PARAMS) if i not in chosen]
+    assert all(torch.equal(parts(store)[p][0], before[p][0]) for p in rest)
+    again = Store(Separable, make().split()).take(PARAMS)
+    assert torch.equal(again.v, make().v) and torch.equal(again.S, make().S)
+
+
+def test_averages_of_different_steps_do_not_grow_together():
+    first, second = make(PARAMS[:1]), make(PARAMS[1:])
+    second.n = [4, 2, 4]
+    with pytest.raises(RuntimeError, match="different steps"):
+        Store(Separable, [first, second]).find(PARAMS)
+
+
+def test_blocks_without_averages_are_divided_too():
+    block = Separable(PARAMS, groups=Groups(PARAMS, 3))
+    store = Store(Separable, [block])
+    assert store.take(PARAMS[:2]).groups is None and store.find(PARAMS[2:]).v is None
+
+
+@pytest.mark.parametrize("other", ["full", "separable_pair"])
+def test_checkpoints_of_another_estimator_are_refused(other, feed):
+    rows, weights = draw(4)
+    param = start()
+    opt = build(param, "separable")
+    feed(opt, param, rows, weights)
+    with pytest.raises(ValueError, match=f"'separable', here it is '{other}'"):
+        build(param, other).load_state_dict(opt.state_dict())
+
+
+DAMAGE = [
+    (lambda e: e.pop("v"), "lack 'v'"),
+    (lambda e: e.update(v=e["v"][:5]), r"shape \(5,\); the parameter has shape \(60,\)"),
+    (lambda e: e.update(S=e["S"][:, :1]), r"S of shape \(6, 1\) for 6 pairs and 2 groups"),
+    (lambda e: e.update(v=e["v"].bfloat16()), "in torch.bfloat16"),
+]
+
+
+@pytest.mark.parametrize("damage, match", DAMAGE, ids=[match for _, match in DAMAGE])
+def test_checkpoints_that_do_not_fit_are_refused(damage, match, feed):
+    rows, weights = draw(4)
+    param = start()
+    opt = build(param, "separable")
+    feed(opt, param, rows, weights)
+    state = copy.deepcopy(opt.state_dict())
+    damage(state["multi_objective"]["metric"]["averages"][0])
+    with pytest.raises(ValueError, match=f"averages of parameter 0.*{match}"):
+        build(param, "separable").load_state_dict(state)
