@@ -95,7 +95,7 @@ class MultiObjective(Optimizer):
             averages_need_rows = estimator not in ("collapsed", "marginal")
         if gram == "features":
             _check_gram_of_features(solver, metric if averages_need_rows else None, rows)
-        if _evaluates_again(type(optimizer).step) and (metric is not None or not solver.static):
+        if _evaluates_again(optimizer) and (metric is not None or not solver.static):
             raise ValueError(
                 f"{type(optimizer).__name__} evaluates its closure several times a step; that needs metric=None and a "
                 f"static solver, got {type(solver).__name__} and {metric!r}"
@@ -201,7 +201,7 @@ class MultiObjective(Optimizer):
 
         A step that ``backward`` refused does nothing. Without a ``backward``, this is the inner optimizer's step.
         """
-        if _evaluates_again(type(self.optimizer).step):
+        if _evaluates_again(self.optimizer):
             result = cast(Any, self.optimizer.step)(closure)
             self._commit()
             return result
@@ -316,9 +316,13 @@ def _shared_parameters(shared: nn.Module | Iterable[Tensor], optimizer: Optimize
     return result
 
 
-@cache
-def _evaluates_again(step: Callable[..., Any]) -> bool:
+def _evaluates_again(optimizer: Optimizer) -> bool:
     """Whether the optimizer cannot do without a closure, as L-BFGS, which calls it several times a step."""
+    return _needs_closure(type(optimizer).step)
+
+
+@cache
+def _needs_closure(step: Callable[..., Any]) -> bool:
     closure = inspect.signature(step).parameters.get("closure")
     return closure is not None and closure.default is inspect.Parameter.empty
 
