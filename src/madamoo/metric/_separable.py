@@ -32,7 +32,7 @@ from ._averages import (
 )
 from ._rounding import check_dtype, decayed, random_bits
 
-SHARE = 4  # a group has at least so many coordinates for each entry of S: all S are at most a quarter of v
+SHARE = 4  # coordinates of a group for each entry of its S, at least, in tensors that have so many
 
 
 class Groups:
