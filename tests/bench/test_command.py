@@ -75,6 +75,9 @@ def test_killed_and_started_again_it_ends_with_the_numbers_of_an_unbroken_run(tm
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a job in the background inherits that it is ignored
     )
     deadline = time.monotonic() + 60
     while not folder.checkpoint_file.exists():
