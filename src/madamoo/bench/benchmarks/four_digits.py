@@ -10,12 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._benchmark import Benchmark, Data, Metric, Profile, Split, Tally
-from .._data import cached
-from .multimnist import MultiMNIST, read_idx
+from .multimnist import MultiMNIST, make_images
 
 CORNERS, CLASSES = 4, 10
 TRAIN, VALIDATION, TEST = 30_000, 5_000, 10_000
-SEED = 0  # of the images, which are the same for every run
 
 
 class FourDigits(Benchmark):
@@ -50,16 +48,7 @@ class FourDigits(Benchmark):
     layout = MultiMNIST.layout
 
     def load(self, root: Path | None, profile: Profile, seed: int) -> Data:
-        files = self.locate(root)
-
-        def make() -> dict[str, Tensor]:
-            arrays = [read_idx(file) for file in files]
-            generator = torch.Generator().manual_seed(SEED)
-            train = compose(arrays[0], arrays[1], TRAIN + VALIDATION, generator)
-            test = compose(arrays[2], arrays[3], TEST, generator)
-            return {"images": torch.cat([train[0], test[0]]), "labels": torch.cat([train[1], test[1]])}
-
-        made = cached("four-digits", files, make, key=f"version 1, seed {SEED}")
+        made = make_images(self.name, self.locate(root), compose, TRAIN + VALIDATION, TEST)
         answers = F.one_hot(made["labels"], CLASSES).flatten(1).float()
         whole = Split(made["images"], tuple(answers.T.contiguous().unbind()))
         train = int(profile.options.get("train", TRAIN))

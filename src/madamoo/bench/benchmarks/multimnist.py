@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -84,20 +84,30 @@ class MultiMNIST(TwoDigits):
     layout = "\n".join(f"  {name}" for name in FILES) + "\n(or the same without .gz, or in mnist/MNIST/raw/)"
 
     def load(self, root: Path | None, profile: Profile, seed: int) -> Data:
-        files = self.locate(root)
-
-        def make() -> dict[str, Tensor]:
-            arrays = [read_idx(file) for file in files]
-            generator = torch.Generator().manual_seed(SEED)
-            train = compose(arrays[0], arrays[1], TRAIN + VALIDATION, generator)
-            test = compose(arrays[2], arrays[3], TEST, generator)
-            return {"images": torch.cat([train[0], test[0]]), "labels": torch.cat([train[1], test[1]])}
-
-        made = cached("multimnist", files, make, key=f"version 1, seed {SEED}")
+        made = make_images(self.name, self.locate(root), compose, TRAIN + VALIDATION, TEST)
         whole = Split(made["images"], tuple(made["labels"].unbind(1)))
         train = int(profile.options.get("train", TRAIN))
         validation = int(profile.options.get("validation", VALIDATION))
         return Data(whole[:train], whole[TRAIN : TRAIN + validation], whole[TRAIN + VALIDATION :])
+
+
+def make_images(
+    name: str,
+    files: Sequence[Path],
+    compose: Callable[[Tensor, Tensor, int, torch.Generator], tuple[Tensor, Tensor]],
+    train: int,
+    test: int,
+) -> dict[str, Tensor]:
+    """``train`` images made by ``compose`` from MNIST's training digits, then ``test`` from its test digits."""
+
+    def make() -> dict[str, Tensor]:
+        arrays = [read_idx(file) for file in files]
+        generator = torch.Generator().manual_seed(SEED)
+        first = compose(arrays[0], arrays[1], train, generator)
+        second = compose(arrays[2], arrays[3], test, generator)
+        return {"images": torch.cat([first[0], second[0]]), "labels": torch.cat([first[1], second[1]])}
+
+    return cached(name, files, make, key=f"version 1, seed {SEED}")
 
 
 def read_idx(file: Path) -> Tensor:
