@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +19,8 @@ class Direction:
     ``weights`` are those that made ``d``, for all C objectives: lambda, or ones for a head under a gradient-balancing
     solver. ``rows`` are the gradients of the objectives ``keys``; both may be fewer than C, or none. ``complete`` says
     that nothing else is in ``d``. ``mask``, if there is one, holds a factor for each coordinate of each row: the
-    weights of a solver that works coordinate by coordinate.
+    weights of a solver that works coordinate by coordinate. ``memo`` is for what ``backward`` computes of the rows and
+    ``step`` needs again.
     """
 
     params: tuple[Tensor, ...]
@@ -28,15 +30,16 @@ class Direction:
     rows: Tensor  # [len(keys), entries]
     complete: bool
     mask: Tensor | None = None
+    memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def scaled(self, factor: float) -> Direction:
         """The same with all gradients multiplied by ``factor``."""
-        return self if factor == 1.0 else replace(self, d=self.d * factor, rows=self.rows * factor)
+        return self if factor == 1.0 else replace(self, d=self.d * factor, rows=self.rows * factor, memo={})
 
     def part(self, columns: slice) -> Direction:
         """What is known of some coordinates."""
         mask = None if self.mask is None else self.mask[:, columns]
-        return replace(self, d=self.d[columns], rows=self.rows[:, columns], mask=mask)
+        return replace(self, d=self.d[columns], rows=self.rows[:, columns], mask=mask, memo={})
 
 
 def combine(rows: Rows, weights: Sequence[float], dtype: torch.dtype, mask: Tensor | None = None) -> Direction:

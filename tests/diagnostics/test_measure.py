@@ -228,7 +228,7 @@ def test_the_curvature_is_the_one_the_metric_divides_by(estimator, options):
         assert opt.run.pending.measurement.restart == (t == 4 and estimator == "collapsed")
         for x, beta in opt.run.pending.directions:
             C = metric.curvature(x, beta, opt.run.pending.measurement)
-            floor = 1 - beta if metric.floor else None
+            floor = 1 - beta if metric.floor else 0.0
             M = metric_of(x, C, floor=floor, eps=metric.eps, alpha=metric.alpha, ramp=metric.ramp)
             found = torch.cat([p.grad.reshape(-1) for p in x.params])
             torch.testing.assert_close(found, x.d / M, rtol=1e-12, atol=0)

@@ -55,7 +55,7 @@ def average(dtype, noise, steps, old=1.0, new=4.0, size=4000):
     """An average with decay 0.999 that stood at ``old``, after so many steps of ``new``."""
     row, scale, root = torch.full((size,), old).to(dtype), 1.0, torch.full((size,), new**0.5)
     for _ in range(steps):
-        scale = decayed(row, scale, 0.999, [(root, root, 0.001)], random_bits(row, noise))
+        scale = decayed(row, scale, 0.999, (root, root, 0.001), random_bits(row, noise))
     return scale * row.float()
 
 
@@ -82,7 +82,7 @@ def test_float8_spans_what_gradients_span(size, noise):
     row, scale = torch.zeros(2000, dtype=torch.float8_e5m2), 1.0
     for jump in (1.0, 1e3, 1e-3):
         for _ in range(60):
-            scale = decayed(row, scale, 0.9, [(jump * g, jump * g, 0.1)], random_bits(row, noise))
+            scale = decayed(row, scale, 0.9, (jump * g, jump * g, 0.1), random_bits(row, noise))
         relative = scale * row.float() / (jump * g).square()
         if jump < 1.0:  # what is left of the large ones
             relative = relative / (1 + 1e12 * 0.9**60)
@@ -201,6 +201,6 @@ def test_heads_take_one_buffer_and_the_trunk_one_a_pair(estimator, buffers, dtyp
 def test_separable_averages_take_one_buffer_and_a_few_small_matrices(estimator, dtype, width):
     net, opt = built(dtype, estimator)
     total = sum(p.numel() for p in net.parameters())
-    matrices = 2 * 6 + 3 * 2 * 1  # weight and bias of the trunk, too small to be divided, and of each head
+    matrices = 2 * (6 + 1) + 3 * 2 * (1 + 1)  # S and T: weight and bias of the trunk, undivided, and of each head
     assert sizes(net, opt)[1] == width * total + 4 * matrices
     assert np.isclose(total, 51)

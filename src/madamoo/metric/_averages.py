@@ -124,11 +124,13 @@ def metric_of(x: Direction, C: Tensor | None, *, floor: float | None, eps: float
     """M = alpha sqrt(C + eps) + (1 - alpha) s; C may be overwritten.
 
     With all pairs up to date C >= (1 - beta) d^2 holds by itself; ``floor`` = 1 - beta enforces it when they are not,
-    so that no entry of d / M exceeds 1 / sqrt(floor). Without it, negative curvature counts as none.
+    so that no entry of d / M exceeds 1 / sqrt(floor). With 0, negative curvature counts as none; None is for curvature
+    that is known to be above the floor.
     """
     if C is None:
         C = torch.zeros_like(x.d)
-    C = C.clamp_(min=0.0) if floor is None else torch.maximum(C, floor * x.d.square())
+    if floor is not None:
+        C = torch.maximum(C, floor * x.d.square()) if floor else C.clamp_(min=0.0)
     M = C.add_(eps).sqrt_()
     if alpha < 1.0:
         for part in M.split(sizes_of(x.params)):  # s is a matter of one tensor

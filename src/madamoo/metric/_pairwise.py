@@ -125,7 +125,7 @@ class Pairwise(Averages):
             if norms is not None:
                 c /= (norms[i] or 1.0) * (norms[j] or 1.0)
             self.n[e] += 1
-            self.scale[e] = decayed(self.F[e], self.scale[e], beta, [(a, b, c)], bits)
+            self.scale[e] = decayed(self.F[e], self.scale[e], beta, (a, b, c), bits)
 
     def allocate(self, measured: Sequence[Pair], count: int, dtype: torch.dtype, device: torch.device) -> None:
         missing = self.missing(measured)

@@ -27,7 +27,7 @@ DTYPES = (None, torch.float64, torch.float32, *DROPPED)
 RAMPS = ("largest", "matched", "paper")
 RAMPUP = 300
 MOST_IN_FULL = 8  # objectives for which "auto" keeps all pairs up to date
-PIECE = 1 << 17  # coordinates at a time: what is computed from them on the way stays in the cache
+PIECE = 1 << 18  # coordinates at a time: what is computed from them on the way stays in the cache
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,10 @@ class PreferenceMetric:
     Args:
         estimator: which averages are kept and when they are updated.
             ``"full"`` all pairs, each step; ``"pair"`` the averages of one pair drawn at random each step, as in the
-            paper; ``"diagonal"`` without cross terms; ``"separable"`` one buffer for any C, the average v of
-            sum_i g_i^2, and for each row of a weight the averages S_ij of g_i . g_j over the row: C is taken for
-            (lambda' S lambda / tr S) v; ``"separable_pair"`` the same with one pair drawn at random each step, so that
-            a step needs two gradients and not C; ``"collapsed"`` the average of d^2, which is the same as full,
+            paper; ``"diagonal"`` without cross terms; ``"separable"`` one buffer for any C, the average v of d^2,
+            and for each row of a weight the averages S_ij of g_i . g_j and T of |d|^2 over the row: C is taken for
+            (lambda' S lambda / T) v; ``"separable_pair"`` the same with one pair drawn at random each step, so that a
+            step needs two gradients and not C; ``"collapsed"`` the average of d^2, which is the same as full,
             in one buffer, as long as lambda is constant (it refuses other solvers) and no batch lacks an objective;
             ``"marginal"`` the average of d^2 whatever lambda does, that is Adam twice: a control, not a method.
             ``"auto"`` is collapsed for a static solver; else full up to C = 8, pair beyond.
@@ -270,9 +270,9 @@ class PreferenceMetric:
         """d / M for one block, with this step's gradients in the averages; the averages stay as they are."""
         averages, seen, pairs = self._measured(x, measurement)
         curvature = averages.curvature(seen, pairs, beta**self.every, measurement.norms, self.bias_correction)
-        # A single average that is up to date is above the floor by itself.
+        # A single average that is up to date is above the floor, and above zero, by itself.
         single = seen.complete and len(seen.keys) == len(pairs) == 1 and averages.pairs in ([], pairs)
-        floor = (1.0 - beta) if self.floor and not single else None
+        floor = None if single else (1.0 - beta) if self.floor else 0.0
         out = torch.empty_like(x.d)
         for columns in self._pieces(out):
             y = seen if columns is None else seen.part(columns)

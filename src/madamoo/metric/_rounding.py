@@ -7,7 +7,6 @@ eight bits, that is no change at all. Rounded up or down at random, with odds th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -22,24 +21,15 @@ FAINTEST = 2.0**-100  # the smallest factor of a row in float8
 Product = tuple[Tensor, Tensor, float]
 
 
-def decayed(
-    row: Tensor,
-    scale: float,
-    decay: float,
-    products: Sequence[Product],
-    bits: Tensor | None = None,
-    keep: Tensor | None = None,
-) -> float:
-    """scale * row <- decay * scale * keep * row + sum of c * a * b over ``products``; returns the new scale."""
+def decayed(row: Tensor, scale: float, decay: float, product: Product, bits: Tensor | None = None) -> float:
+    """scale * row <- decay * scale * row + c * a * b, the ``product``; returns the new scale."""
+    a, b, c = product
     scale *= decay
-    x = row if bits is None else row.to(products[0][0].dtype)
-    if keep is not None:
-        x.mul_(keep)
+    x = row if bits is None else row.to(a.dtype)
     if scale < SMALLEST_SCALE and row.dtype is not torch.float8_e5m2:
         x.mul_(scale)
         scale = 1.0
-    for a, b, c in products:
-        x.addcmul_(a, b, value=c / scale)
+    x.addcmul_(a, b, value=c / scale)
     if bits is None:
         return scale
     if row.dtype is torch.float8_e5m2:

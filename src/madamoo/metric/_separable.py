@@ -1,12 +1,13 @@
 """One buffer for any number of objectives: F_ij = S_ij u, with u a shape that all pairs of a group of rows share.
 
-Kept are, per coordinate, v = the average of sum_i g_i^2 and, per group, S = the average of the group's Gram matrix. The
-sum of v over a group is tr S, whatever happens: so u = v / tr S and
+Kept are, per coordinate, v = the average of d^2 and, per group, S = the average of the group's Gram matrix and T = that
+of its |d|^2, to which v adds up. So u = v / T and
 
-    C_lambda = (lambda' S lambda / tr S) v,
+    C_lambda = (lambda' S lambda / T) v:
 
-which is exact where F_ij = S_ij u holds. An average has to be divided by 1 - beta^n for its start at zero. In v / tr S
-that cancels, and what is left is the bias of each S_ij, which has a count of its own.
+the average of d^2, and a factor for what lambda has become since. It is exact where F_ij = S_ij u, and where lambda
+is constant, whatever F is. An average has to be divided by 1 - beta^n for its start at zero. In v / T that cancels, and
+what is left is the bias of each S_ij, which has a count of its own.
 """
 
 from __future__ import annotations
@@ -85,15 +86,15 @@ def _group(param: Tensor, least: int) -> tuple[int, int, int]:
 
 @dataclass
 class Separable(Averages):
-    """``scale * v`` per coordinate, S [len(pairs), groups].
+    """``scale * v`` per coordinate, S [len(pairs), groups], T [groups].
 
-    When an objective is not measured, because the batch lacks it or another pair was drawn, its S_ii rests, and so does
-    its part of v, which by the model is S_ii / tr S: the decay of v is the share of those that are measured.
+    S_ij of a pair that is not measured, because the batch lacks it or another one was drawn, rests.
     """
 
     scale: float = 1.0
     v: Tensor | None = None  # [entries of all parameters]
     S: Tensor | None = None
+    T: Tensor | None = None
     groups: Groups | None = None
 
     def curvature(
@@ -103,28 +104,23 @@ class Separable(Averages):
         if not counts:
             return None
         groups = self._groups(len(x.weights))
-        S, keep = self._taken(groups, x, measured, beta, norms)
+        S, T = self._taken(groups, x, measured, beta, norms)
         pairs = [*self.pairs, *self.missing(measured)]
         largest, weights = largest_coefficient(x), effective_weights(x, norms)
         bias = {pair: 1.0 - beta**n if bias_correction else 1.0 for pair, n in counts.items()}
-        coefficients = [coefficient(pair, weights, bias[pair], largest) for pair in pairs]
-        trace = _trace(S, pairs)
-        shares = torch.where(trace > 0, S / trace, 0.0)
-        factor = None if x.mask is not None else groups.spread(S.new_tensor(coefficients) @ shares)
+        coefficients = S.new_tensor([coefficient(pair, weights, bias[pair], largest) for pair in pairs])
+        factor = None if x.mask is not None else groups.spread(_over(coefficients @ S, T))
+        decay, fresh = (beta, 1.0 - beta) if measured else (1.0, 0.0)
 
         def some(columns: slice | None) -> Tensor:
             y = x if columns is None else x.part(columns)
-            v = torch.zeros_like(y.d)
+            v = fresh * y.d.square()
             if self.v is not None:
                 old = self.v if columns is None else self.v[columns]
-                v.add_(old.to(v.dtype), alpha=self.scale * (beta if keep is None else 1.0))
-                if keep is not None:
-                    v.mul_(keep if columns is None else keep[columns])
-            for a, b, c in self._squares(y, measured, beta, norms):
-                v.addcmul_(a, b, value=c)
+                v.add_(old.to(v.dtype), alpha=self.scale * decay)
             if factor is not None:
                 return v.mul_(factor if columns is None else factor[columns])
-            return v.mul_(_masked(groups, y, columns, pairs, coefficients, shares))
+            return v.mul_(_masked(groups, y, columns, pairs, _over(coefficients[:, None] * S, T)))
 
         return some
 
@@ -140,51 +136,35 @@ class Separable(Averages):
         self.allocate(measured, groups.count, x.rows.dtype, x.rows.device)
         if self.v is None or not measured:
             return
-        self.S, keep = self._taken(groups, x, measured, beta, norms)
+        self.S, self.T = self._taken(groups, x, measured, beta, norms)
         fresh = set(measured)
         self.n = [n + (pair in fresh) for pair, n in zip(self.pairs, self.n, strict=True)]
-        bits = random_bits(self.v, noise)
-        decay = beta if keep is None else 1.0
-        self.scale = decayed(self.v, self.scale, decay, self._squares(x, measured, beta, norms), bits, keep)
+        self.scale = decayed(self.v, self.scale, beta, (x.d, x.d, 1.0 - beta), random_bits(self.v, noise))
 
     def _taken(
         self, groups: Groups, x: Direction, measured: Sequence[Pair], beta: float, norms: Norms | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """S with the rows of x in it, and what v keeps of itself: per coordinate, or None if it is beta everywhere."""
+    ) -> tuple[Tensor, Tensor]:
+        """S and T with this step in them."""
         missing = self.missing(measured)
-        S = x.rows.new_zeros(len(self.pairs) + len(missing), groups.total)
-        if self.S is not None:
-            S[: len(self.pairs)] = self.S
+        S = x.rows.new_zeros(0, groups.total) if self.S is None else self.S
+        T = x.rows.new_zeros(groups.total) if self.T is None else self.T
+        if missing:
+            S = torch.cat([S, S.new_zeros(len(missing), groups.total)])
         if not measured:
-            return S, torch.ones_like(x.d)
-        slot = {pair: e for e, pair in enumerate([*self.pairs, *missing])}
-        at = {key: r for r, key in enumerate(x.keys)}
-        wanted = sorted({i for pair in measured for i in pair})
-        rows = x.rows if list(x.keys) == wanted else x.rows[[at[i] for i in wanted]]
-        K = groups.gram(rows)
+            return S, T
+        if "gram" not in x.memo:
+            x.memo["gram"] = groups.gram(x.rows), groups.gram(x.d.unsqueeze(0)).flatten()
+        K, square = x.memo["gram"]
+        first, second = (torch.tensor([x.keys.index(pair[side]) for pair in measured]) for side in (0, 1))
+        K = K[:, first, second].T
         if norms is not None:
-            inverse = K.new_tensor([1.0 / (norms[i] or 1.0) for i in wanted])
-            K = K * inverse[:, None] * inverse
-        chosen, place = torch.tensor([slot[pair] for pair in measured]), {i: r for r, i in enumerate(wanted)}
-        first, second = (torch.tensor([place[pair[side]] for pair in measured]) for side in (0, 1))
-        own = [slot[i, i] for i in wanted]
-        resting = [e for (i, j), e in slot.items() if i == j and e not in own]
-        keep = None
-        if resting:
-            part = S[own].sum(0)
-            total = part + S[resting].sum(0)
-            keep = groups.spread(1.0 - (1.0 - beta) * torch.where(total > 0, part / total, 0.0))
-        S[chosen] = beta * S[chosen] + (1.0 - beta) * K[:, first, second].T
-        return S, keep
-
-    @staticmethod
-    def _squares(
-        x: Direction, measured: Sequence[Pair], beta: float, norms: Norms | None
-    ) -> list[tuple[Tensor, Tensor, float]]:
-        """What is new in v: the squares of the objectives that are measured."""
-        fresh = {i for pair in measured for i in pair}
-        size = {i: 1.0 if norms is None else norms[i] or 1.0 for i in fresh}
-        return [(g, g, (1.0 - beta) / size[i] ** 2) for i, g in zip(x.keys, x.rows, strict=True) if i in fresh]
+            K = K / K.new_tensor([[(norms[i] or 1.0) * (norms[j] or 1.0)] for i, j in measured])
+        T = torch.lerp(T, square, 1.0 - beta)
+        pairs = [*self.pairs, *missing]
+        if pairs == measured:
+            return torch.lerp(S, K, 1.0 - beta), T
+        chosen = torch.tensor([pairs.index(pair) for pair in measured])
+        return S.index_copy(0, chosen, torch.lerp(S[chosen], K, 1.0 - beta)), T
 
     def _groups(self, count: int) -> Groups:
         if self.groups is None:
@@ -195,26 +175,30 @@ class Separable(Averages):
         missing = self.missing(measured)
         if not missing:
             return
+        groups = self._groups(count).total
         if self.v is None:
             self.v = torch.zeros(sum(sizes_of(self.params)), dtype=self.dtype or dtype, device=device)
-        room = torch.zeros(len(missing), self._groups(count).total, dtype=dtype, device=device)
+            self.T = torch.zeros(groups, dtype=dtype, device=device)
+        room = torch.zeros(len(missing), groups, dtype=dtype, device=device)
         self.S = room if self.S is None else torch.cat([self.S, room])
         self.pairs.extend(missing)
         self.n.extend([0] * len(missing))
 
     def tensors(self) -> list[Tensor]:
-        return [t for t in (self.v, self.S) if t is not None]
+        return [t for t in (self.v, self.S, self.T) if t is not None]
 
     def owned(self) -> Separable:
-        v, S = (None if t is None else t.clone(memory_format=torch.contiguous_format) for t in (self.v, self.S))
-        return replace(self, v=v, S=S)
+        v, S, T = (
+            None if t is None else t.clone(memory_format=torch.contiguous_format) for t in (self.v, self.S, self.T)
+        )
+        return replace(self, v=v, S=S, T=T)
 
     def split(self) -> list[Separable]:
         vs: Sequence[Tensor | None] = [None] * len(self.params)
-        Ss = vs
-        if self.v is not None and self.S is not None and self.groups is not None:
-            vs = self.v.split(sizes_of(self.params))
-            Ss = self.S.split([groups for _, groups, _ in self.groups.layout], dim=1)
+        Ss = Ts = vs
+        if self.v is not None and self.S is not None and self.T is not None and self.groups is not None:
+            each = [groups for _, groups, _ in self.groups.layout]
+            vs, Ss, Ts = self.v.split(sizes_of(self.params)), self.S.split(each, dim=1), self.T.split(each)
         count = None if self.groups is None else self.groups.count
         return [
             replace(
@@ -224,9 +208,10 @@ class Separable(Averages):
                 n=[*self.n],
                 v=v,
                 S=S,
+                T=T,
                 groups=None if count is None else Groups((p,), count),
             )
-            for p, v, S in zip(self.params, vs, Ss, strict=True)
+            for p, v, S, T in zip(self.params, vs, Ss, Ts, strict=True)
         ]
 
     def join(self, others: Sequence[Separable]) -> Separable:
@@ -234,19 +219,21 @@ class Separable(Averages):
             if (other.pairs, other.n, other.scale) != (self.pairs, self.n, self.scale):
                 raise RuntimeError("averages of parameters that were updated in different steps cannot be joined")
         params = tuple(p for a in (self, *others) for p in a.params)
-        if self.v is None or self.S is None or self.groups is None:
+        if self.v is None or self.S is None or self.T is None or self.groups is None:
             return replace(self, params=params, groups=None)
         if not others:
             return self
         v = torch.cat([self.v, *(a.v for a in others if a.v is not None)])
         S = torch.cat([self.S, *(a.S for a in others if a.S is not None)], dim=1)
-        return replace(self, params=params, v=v, S=S, groups=Groups(params, self.groups.count))
+        T = torch.cat([self.T, *(a.T for a in others if a.T is not None)])
+        return replace(self, params=params, v=v, S=S, T=T, groups=Groups(params, self.groups.count))
 
     def state_dict(self) -> dict[str, Any]:
-        assert self.v is not None and self.S is not None and self.groups is not None
+        assert self.v is not None and self.S is not None and self.T is not None and self.groups is not None
         return {
             "v": self.v.reshape(self.params[0].shape).clone(),
             "S": self.S.clone(),
+            "T": self.T.clone(),
             "pairs": [list(p) for p in self.pairs],
             "n": list(self.n),
             "scale": self.scale,
@@ -254,7 +241,7 @@ class Separable(Averages):
         }
 
     def check_state_dict(self, state: dict[str, Any]) -> None:
-        for key in ("v", "S", "pairs", "n", "scale", "count"):
+        for key in ("v", "S", "T", "pairs", "n", "scale", "count"):
             if key not in state:
                 raise ValueError(f"lack {key!r}")
         shape, groups = tuple(self.params[0].shape), Groups(self.params, state["count"]).total
@@ -263,34 +250,31 @@ class Separable(Averages):
         S, pairs = state["S"], len(state["pairs"])
         if tuple(S.shape) != (pairs, groups) or len(state["n"]) != pairs:
             raise ValueError(f"have S of shape {tuple(S.shape)} for {pairs} pairs and {groups} groups")
+        if tuple(state["T"].shape) != (groups,):
+            raise ValueError(f"have T of shape {tuple(state['T'].shape)} for {groups} groups")
         check_dtype(state["v"], self.dtype)
 
     def load_state_dict(self, state: dict[str, Any], dtype: torch.dtype) -> None:
         (param,) = self.params
         self.v = state["v"].to(device=param.device, dtype=self.dtype or dtype, copy=True).reshape(-1)
-        self.S = state["S"].to(device=param.device, dtype=dtype, copy=True)
+        self.S, self.T = (state[key].to(device=param.device, dtype=dtype, copy=True) for key in ("S", "T"))
         self.pairs = [(int(i), int(j)) for i, j in state["pairs"]]
         self.n, self.scale, self.groups = [*state["n"]], float(state["scale"]), Groups(self.params, state["count"])
 
 
-def _trace(S: Tensor, pairs: Sequence[Pair]) -> Tensor:
-    return S[[e for e, (i, j) in enumerate(pairs) if i == j]].sum(0)
+def _over(S: Tensor, T: Tensor) -> Tensor:
+    """S / T, zero where nothing has moved yet; v times it is at most S, so that a bound does no harm."""
+    largest = torch.finfo(S.dtype).max / 8
+    return torch.where(T > 0, S / T, 0.0).nan_to_num_(0.0).clamp_(-largest, largest)
 
 
-def _masked(
-    groups: Groups,
-    x: Direction,
-    columns: slice | None,
-    pairs: Sequence[Pair],
-    coefficients: Sequence[float],
-    shares: Tensor,
-) -> Tensor:
-    """lambda' S lambda / tr S when each coordinate has weights of its own; objectives without a row have none."""
+def _masked(groups: Groups, x: Direction, columns: slice | None, pairs: Sequence[Pair], factors: Tensor) -> Tensor:
+    """lambda' S lambda / T when each coordinate has weights of its own; objectives without a row have none."""
     assert x.mask is not None
     at = {key: r for r, key in enumerate(x.keys)}
     result = torch.zeros_like(x.d)
-    for (i, j), c, share in zip(pairs, coefficients, shares, strict=True):
+    for (i, j), factor in zip(pairs, factors, strict=True):
         if i in at and j in at:
-            spread = groups.spread(share)
-            result.addcmul_(x.mask[at[i]] * x.mask[at[j]], spread if columns is None else spread[columns], value=c)
+            spread = groups.spread(factor)
+            result.addcmul_(x.mask[at[i]] * x.mask[at[j]], spread if columns is None else spread[columns])
     return result
