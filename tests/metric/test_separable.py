@@ -274,6 +274,18 @@ def test_s_is_at_most_a_quarter_of_v(shape, count):
     assert groups.total * pairs <= max(param.numel() / SHARE, pairs)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_gram_matrices_of_neighbours_are_those_of_each_tensor(seed):
+    generator = torch.Generator().manual_seed(seed)
+    shapes = [(), (0,), (1,), (3,), (6,), (2, 3), (3, 2), (5, 2), (2, 9), (1, 6), (7, 1)]
+    params = [torch.empty(shapes[k]) for k in torch.randint(len(shapes), (12,), generator=generator)]
+    G = torch.randn(2, sum(p.numel() for p in params), generator=generator, dtype=torch.float64)
+    parts = G.split([p.numel() for p in params], dim=1)
+    for count in (1, 2, 3):
+        each = [Groups([p], count).gram(part) for p, part in zip(params, parts, strict=True)]
+        torch.testing.assert_close(Groups(params, count).gram(G), torch.cat(each))
+
+
 # -- heads, blocks, checkpoints ----------------------------------------------------------------------------------------
 
 

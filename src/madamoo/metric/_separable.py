@@ -48,13 +48,14 @@ class Groups:
         self.count = count
         self.layout = [_group(p, SHARE * count * (count + 1) // 2) for p in params]  # entries, groups, their entries
         self.total = sum(groups for _, groups, _ in self.layout)
+        self._runs = _merge(self.layout)
         self._sizes: Tensor | None = None
 
     def gram(self, G: Tensor) -> Tensor:
         """The Gram matrix of the rows G [k, entries] in each group: [groups, k, k]."""
         found = []
         for (entries, groups, size), part in zip(
-            self.layout, G.split([entries for entries, _, _ in self.layout], dim=1), strict=True
+            self._runs, G.split([entries for entries, _, _ in self._runs], dim=1), strict=True
         ):
             if groups * size > entries:
                 part = torch.nn.functional.pad(part, (0, groups * size - entries))
@@ -82,6 +83,18 @@ def _group(param: Tensor, least: int) -> tuple[int, int, int]:
     together = min(rows, math.ceil(least / row))
     together = math.ceil(rows / (rows // together))  # evened out
     return entries, math.ceil(rows / together), together * row
+
+
+def _merge(layout: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """The layout with neighbours whose groups are all of one size taken for one tensor."""
+    runs: list[tuple[int, int, int]] = []
+    for entries, groups, size in layout:
+        before = runs[-1] if runs else (0, 0, 0)
+        if before == (before[1] * size, before[1], size) and entries == groups * size:
+            runs[-1] = (before[0] + entries, before[1] + groups, size)
+        else:
+            runs.append((entries, groups, size))
+    return runs
 
 
 @dataclass
