@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .gradients import REST, Rows
+from .gradients import REST, Rows, sizes_of, spread
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,10 @@ class Direction:
     """What is known of a block of parameters in one step; the metric needs nothing else.
 
     ``weights`` are those that made ``d``, for all C objectives: lambda, or ones for a head under a gradient-balancing
-    solver. ``rows`` are the gradients of the objectives ``keys``; both may be fewer than C, or none. ``complete`` says
-    that nothing else is in ``d``. ``mask``, if there is one, holds a factor for each coordinate of each row: the
-    weights of a solver that works coordinate by coordinate. ``memo`` is for what ``backward`` computes of the rows and
-    ``step`` needs again.
+    solver. ``rows`` are the gradients of the objectives ``keys``; both may be fewer than C, or none; ``owners`` are
+    those of :class:`Rows`. ``complete`` says that nothing else is in ``d``. ``mask``, if there is one, holds a factor
+    for each coordinate of each row: the weights of a solver that works coordinate by coordinate. ``memo`` is for what
+    ``backward`` computes of the rows and ``step`` needs again.
     """
 
     params: tuple[Tensor, ...]
@@ -30,6 +30,7 @@ class Direction:
     rows: Tensor  # [len(keys), entries]
     complete: bool
     mask: Tensor | None = None
+    owners: tuple[int, ...] = ()
     memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def scaled(self, factor: float) -> Direction:
@@ -41,10 +42,21 @@ class Direction:
         mask = None if self.mask is None else self.mask[:, columns]
         return replace(self, d=self.d[columns], rows=self.rows[:, columns], mask=mask, memo={})
 
+    def by_objective(self) -> Iterator[tuple[int, Tensor]]:
+        """The gradients piece by piece, each with its objective; one may have several pieces."""
+        if self.owners:
+            yield from zip(self.owners, self.rows[0].split(sizes_of(self.params)), strict=True)
+        else:
+            yield from zip(self.keys, self.rows, strict=True)
+
 
 def combine(rows: Rows, weights: Sequence[float], dtype: torch.dtype, mask: Tensor | None = None) -> Direction:
     """d = sum_i weights_i g_i for one block, computed in ``dtype``; a REST row has its weights in it already."""
     stack = rows.stack.to(dtype)
+    if rows.owners:
+        own = [weights[i] for i in rows.owners]
+        d = stack[0] if all(w == 1.0 for w in own) else stack[0] * spread(own, sizes_of(rows.params), stack)
+        return Direction(rows.params, d, tuple(weights), rows.keys, stack, complete=True, owners=rows.owners)
     masked = stack if mask is None else mask * stack
     coefficients = [1.0 if key == REST else weights[key] for key in rows.keys]
     d = masked[0] if coefficients == [1.0] else stack.new_tensor(coefficients) @ masked

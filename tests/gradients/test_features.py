@@ -41,8 +41,8 @@ def test_rows_together_are_the_rows():
     wanted = {p: (keys, rows) for p, keys, rows in by_param(compute_rows(batch, params, passes, retain_graph=True))}
     cut = cut_at(net.features, batch, params)
     assert set(cut.trunk) == set(net.trunk.parameters()) and set(cut.heads) == set(net.heads.parameters())
-    kinds = dict.fromkeys(params)
-    found = {p: (k, r) for p, k, r in by_param(compute_rows_together(batch, cut, passes, kinds, scale=8.0))}
+    together = compute_rows_together(batch, cut, passes, lambda _, keys: keys, scale=8.0)
+    found = {p: (k, r) for p, k, r in by_param(together)}
     assert found.keys() == wanted.keys()
     for p, (keys, rows) in wanted.items():
         assert found[p][0] == keys

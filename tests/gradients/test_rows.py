@@ -8,6 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from madamoo.gradients import (
     ALONE,
+    OWN,
     REST,
     Rows,
     add_rows,
@@ -17,6 +18,7 @@ from madamoo.gradients import (
     largest_entry,
     pack,
     read_losses,
+    spread,
     unpack,
 )
 
@@ -180,14 +182,59 @@ def test_blocks_hold_parameters_that_the_same_objectives_reach():
     params = [torch.empty(shape) for shape in [(2, 3), (), (0,), (4,), (5,)]]
     params.append(torch.empty(2, dtype=torch.float64))
     reach = [(0, 1), (0, 1), (0, 1), (1,), (0, 1), (0, 1)]
-    kinds = dict(zip(params, "aaaaba", strict=True))
+    letters = dict(zip(params, "aaaaba", strict=True))
     given = {p: {k: torch.randn_like(p) for k in keys} for p, keys in zip(params, reach, strict=True)}
     wanted = {p: dict(rows) for p, rows in given.items()}
-    found = pack({p: dict(rows) for p, rows in given.items()}, kinds)
+    found = pack({p: dict(rows) for p, rows in given.items()}, lambda p, keys: (letters[p], keys))
     assert sorted(len(r.params) for r in found) == [1, 1, 1, 3]
     for p, rows in unpack(found).items():
         assert rows.keys() == wanted[p].keys() and all(torch.equal(rows[k], wanted[p][k]) for k in rows)
         assert all(row.dtype == p.dtype for row in rows.values())
+
+
+def heads_together(param, keys):
+    return "head" if len(keys) == 1 else keys
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_heads_may_share_a_block(seed):
+    generator = torch.Generator().manual_seed(seed)
+    shapes = [(2, 3), (), (0,), (4,), (2, 3), (4,), (1, 5)]
+    reach = [[(0,), (1,), (2,), (0, 1, 2)][k] for k in torch.randint(4, (7,), generator=generator)]
+    given = {
+        torch.empty(shape): {key: torch.randn(shape, generator=generator, dtype=torch.float64) for key in keys}
+        for shape, keys in zip(shapes, reach, strict=True)
+    }
+    apart = pack({p: dict(rows) for p, rows in given.items()})
+    together = pack({p: dict(rows) for p, rows in given.items()}, heads_together)
+    assert len(together) == len({heads_together(None, keys) for keys in reach})
+    found = unpack(together)
+    assert {*found} == {*given}
+    for p, rows in found.items():
+        assert rows.keys() == given[p].keys() and all(torch.equal(row, given[p][key]) for key, row in rows.items())
+    for r in together:
+        if r.owners:
+            assert r.keys == (OWN,) and len(r.stack) == 1 and len(r.owners) == len(r.params)
+            assert [p.shape for p in r.params] == sorted(p.shape for p in r.params)
+    torch.testing.assert_close(gram_matrix(together, 3), gram_matrix(apart, 3))
+    assert gram_matrix(together, 3).count_nonzero() == gram_matrix(apart, 3).count_nonzero()
+
+
+def test_heads_of_other_objectives_add_up():
+    a, b = torch.empty(2), torch.empty(2)
+    first = pack({a: {0: torch.ones(2)}, b: {1: torch.ones(2)}}, heads_together)
+    second = pack({a: {1: torch.ones(2)}, b: {0: torch.ones(2)}}, heads_together)
+    assert first[0].owners == (0, 1) and second[0].owners == (1, 0)
+    (same,) = add_rows(first, first, heads_together)
+    assert same.owners == (0, 1) and same.stack.tolist() == [[2.0] * 4]
+    for r in add_rows(first, second, heads_together):
+        assert not r.owners and {*r.keys} == {0, 1} and r.stack.tolist() == [[1.0] * 2] * 2
+
+
+def test_spread():
+    like = torch.empty(0, dtype=torch.float64)
+    assert spread([0.1, 0.2, 0.3], [1, 0, 2], like).tolist() == [0.1, 0.3, 0.3]
+    assert spread([0.1, 0.1], [1, 2], like).tolist() == [0.1] * 3
 
 
 def test_large_parameters_are_blocks_of_their_own_and_not_copied():

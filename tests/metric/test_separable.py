@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from madamoo import MAdam, PreferenceMetric, solvers
 from madamoo.direction import Direction
+from madamoo.gradients import OWN
 from madamoo.metric import _preference
 from madamoo.metric._separable import SHARE, Groups, Separable
 from madamoo.metric._store import Store
@@ -346,6 +347,16 @@ def test_blocks_without_averages_are_divided_too():
     block = Separable(PARAMS, groups=Groups(PARAMS, 3))
     store = Store(Separable, [block])
     assert store.take(PARAMS[:2]).groups is None and store.find(PARAMS[2:]).v is None
+
+
+def test_heads_are_divided_and_grow_together_again():
+    heads = make()
+    heads.pairs, heads.n, heads.S, heads.owners = [(OWN, OWN)], [3], heads.S[:1], (2, 0, 2, 1)
+    each = heads.split()
+    assert [a.pairs for a in each] == [[(2, 2)], [(0, 0)], [(2, 2)], [(1, 1)]] and not any(a.owners for a in each)
+    again = Store(Separable, each).take(PARAMS)
+    assert again.owners == heads.owners and again.pairs == [(OWN, OWN)] and (again.n, again.scale) == ([3], 0.5)
+    assert all(map(torch.equal, again.tensors(), heads.tensors()))
 
 
 @pytest.mark.parametrize("other", ["full", "separable_pair"])

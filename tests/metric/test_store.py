@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from madamoo.gradients import OWN
 from madamoo.metric._pairwise import Pairwise
 from madamoo.metric._store import Store
 
@@ -56,6 +57,26 @@ def test_single_parameters_grow_together():
 
 def test_averages_of_different_steps_do_not():
     store = Store(Pairwise, [make(PARAMS[:1]), make(PARAMS[1:], n=4)])
+    with pytest.raises(RuntimeError, match="different steps"):
+        store.find(PARAMS)
+
+
+def test_heads_are_divided_and_grow_together_again():
+    heads = make(PARAMS, pairs=[(OWN, OWN)])
+    heads.owners = (2, 0, 2, 1)
+    each = heads.split()
+    assert [a.pairs for a in each] == [[(2, 2)], [(0, 0)], [(2, 2)], [(1, 1)]] and not any(a.owners for a in each)
+    again = Store(Pairwise, each).take(PARAMS)
+    assert again.owners == heads.owners and again.pairs == [(OWN, OWN)] and (again.n, again.scale) == ([3], [0.5])
+    assert torch.equal(again.F, heads.F)
+    rest = Store(Pairwise, [heads])
+    assert rest.take((PARAMS[0], PARAMS[2])).pairs == [(2, 2)]  # of one objective: a block as any other
+    assert rest.find(PARAMS[1::2]).owners == (0, 1)
+
+
+@pytest.mark.parametrize("pairs", [[(0, 0), (0, 1)], []])
+def test_heads_do_not_grow_together_with_what_is_none(pairs):
+    store = Store(Pairwise, [make(PARAMS[:2], pairs=[(1, 1)]), make(PARAMS[2:], pairs=pairs)])
     with pytest.raises(RuntimeError, match="different steps"):
         store.find(PARAMS)
 

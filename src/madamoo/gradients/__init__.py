@@ -11,8 +11,10 @@ from ._features import (
 from ._losses import Losses, LossesT, check_names, read_losses
 from ._rows import (
     ALONE,
+    OWN,
     REST,
     Gradients,
+    Kinds,
     Rows,
     add_rows,
     are_same,
@@ -23,15 +25,18 @@ from ._rows import (
     largest_entry,
     pack,
     sizes_of,
+    spread,
     unpack,
 )
 
 __all__ = [
     "ALONE",
+    "OWN",
     "REST",
     "Cut",
     "FeaturesT",
     "Gradients",
+    "Kinds",
     "Losses",
     "LossesT",
     "Rows",
@@ -50,5 +55,6 @@ __all__ = [
     "pack",
     "read_losses",
     "sizes_of",
+    "spread",
     "unpack",
 ]

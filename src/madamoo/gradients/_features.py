@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.graph import Node
 
 from ._losses import Losses
-from ._rows import REST, Rows, compute_rows, differentiate, pack
+from ._rows import REST, Kinds, Rows, compute_rows, differentiate, pack
 
 FeaturesT: TypeAlias = Tensor | Sequence[Tensor]
 
@@ -73,7 +73,7 @@ def compute_rows_together(
     losses: Losses,
     cut: Cut,
     passes: Mapping[int, Mapping[int, float]],
-    kinds: Mapping[Tensor, Hashable],
+    kinds: Kinds,
     *,
     scale: float = 1.0,
     retain_graph: bool = False,
@@ -106,14 +106,17 @@ def compute_rows_together(
 
 
 def compute_rows_at_features(
-    losses: Losses, cut: Cut, kinds: Mapping[Tensor, Hashable], *, scale: float = 1.0, retain_graph: bool = False
+    losses: Losses, cut: Cut, kinds: Kinds, *, scale: float = 1.0, retain_graph: bool = False
 ) -> tuple[list[Rows], list[Rows]]:
     """The rows of the features and those of the heads, one pass a head; the trunk is left alone."""
     inputs = [*cut.features, *cut.heads]
     passes = {i: {i: 1.0} for i in losses.present}
-    kinds = {**kinds, **dict.fromkeys(cut.features, "features")}
-    rows = compute_rows(losses, inputs, passes, kinds, scale=scale, retain_graph=retain_graph)
     features = set(cut.features)
+
+    def kinds_of_both(param: Tensor, keys: tuple[int, ...]) -> Hashable:
+        return ("features", keys) if param in features else kinds(param, keys)
+
+    rows = compute_rows(losses, inputs, passes, kinds_of_both, scale=scale, retain_graph=retain_graph)
     return [r for r in rows if r.params[0] in features], [r for r in rows if r.params[0] not in features]
 
 
@@ -122,7 +125,7 @@ def compute_trunk_row(
     cut: Cut,
     features: Sequence[Rows],
     weights: Sequence[float],
-    kinds: Mapping[Tensor, Hashable],
+    kinds: Kinds,
     *,
     scale: float = 1.0,
     retain_graph: bool = False,

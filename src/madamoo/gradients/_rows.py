@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,11 +13,18 @@ from ._losses import Losses
 
 REST = -1
 """Key of the row that holds a sum of several objectives, their weights already in it."""
+OWN = -2
+"""Key of the row that holds, for each parameter of a block of heads, the gradient of its own objective."""
 ALONE = 1 << 17
 """Entries from which a parameter is a block by itself: handling one more block is then cheaper than copying it."""
 
 Gradients = dict[Tensor, dict[int, Tensor]]
 """Of each parameter that is reached, the row of each objective, or of REST."""
+Kinds = Callable[[Tensor, tuple[int, ...]], Hashable]
+"""From a parameter and the keys of its rows, what all of a block have in common.
+
+The keys are part of it. Only parameters with a single row each may be of a kind though their keys differ.
+"""
 
 _DONATED = (
     "This model was compiled before the optimizer was built, for one backward pass only. Build the optimizer first, or "
@@ -29,16 +36,30 @@ _DONATED = (
 class Rows:
     """The gradients of a block of parameters, laid end to end, so that small parameters are handled many at a time.
 
-    ``stack[k]`` is the row of objective ``keys[k]``, or of REST: all parameters of a block are reached by the same.
+    ``stack[k]`` is the row of objective ``keys[k]``, or of REST: all parameters of a block are reached by the same. Or
+    they are heads, reached by one objective each, though not the same: the only key is OWN, and ``owners`` are these
+    objectives, one for each parameter.
     """
 
     params: tuple[Tensor, ...]
     keys: tuple[int, ...]
     stack: Tensor  # [len(keys), entries of all parameters]
+    owners: tuple[int, ...] = ()
+
+    def keys_by_param(self) -> list[tuple[int, ...]]:
+        return [(i,) for i in self.owners] or [self.keys] * len(self.params)
 
 
 def sizes_of(params: Iterable[Tensor]) -> list[int]:
     return [p.numel() for p in params]
+
+
+def spread(values: Sequence[float], sizes: Sequence[int], like: Tensor) -> Tensor:
+    """The value of its parameter for each entry of a block."""
+    each = like.new_tensor(values)
+    if all(value == values[0] for value in values):
+        return each[:1].expand(sum(sizes))
+    return each.repeat_interleave(torch.tensor(sizes, device=like.device), output_size=sum(sizes))
 
 
 def are_same(a: Sequence[Tensor], b: Sequence[Tensor]) -> bool:
@@ -50,7 +71,7 @@ def compute_rows(
     losses: Losses,
     params: Sequence[Tensor],
     passes: Mapping[int, Mapping[int, float]],
-    kinds: Mapping[Tensor, Hashable] | None = None,
+    kinds: Kinds | None = None,
     *,
     scale: float = 1.0,
     retain_graph: bool = False,
@@ -99,41 +120,49 @@ def differentiate(
     return found
 
 
-def pack(found: Gradients, kinds: Mapping[Tensor, Hashable] | None = None) -> list[Rows]:
-    """Lay the gradients of parameters that the same objectives reach end to end; ``found`` is used up.
+def pack(found: Gradients, kinds: Kinds | None = None) -> list[Rows]:
+    """Lay the gradients of parameters of one kind end to end, by default of those that the same objectives reach.
 
-    Large parameters stay alone: nothing is copied then, and the peak of memory grows by one of them only.
+    Large parameters stay alone: nothing is copied then, and the peak of memory grows by one of them only; ``found`` is
+    used up.
     """
-    blocks: dict[Hashable, list[Tensor]] = {}
+    blocks: dict[Hashable, list[tuple[Tensor, dict[int, Tensor]]]] = {}
     for param, rows in found.items():
         if rows:
-            kind = None if kinds is None else kinds[param]
+            keys = tuple(rows)
+            kind = keys if kinds is None else kinds(param, keys)
             alone = id(param) if param.numel() >= ALONE else None
-            blocks.setdefault((kind, alone, param.dtype, param.device, *rows), []).append(param)
-    return [_lay(params, found) for params in blocks.values()]
+            blocks.setdefault((kind, alone, param.dtype, param.device), []).append((param, rows))
+    return [_lay(block) for block in blocks.values()]
 
 
-def _lay(params: Sequence[Tensor], found: Gradients) -> Rows:
-    each, sizes = [found[p] for p in params], sizes_of(params)
-    keys = tuple(each[0])
+def _lay(block: list[tuple[Tensor, dict[int, Tensor]]]) -> Rows:
+    keys = tuple(block[0][1])
+    owners: tuple[int, ...] = ()
+    if any(tuple(rows) != keys for _, rows in block):
+        block.sort(key=lambda entry: entry[0].shape)  # what is done shape by shape is then done for many heads at once
+        keys, owners = (OWN,), tuple(key for _, rows in block for key in rows)
+    params, each = zip(*block, strict=True)
+    sizes = sizes_of(params)
     if len(each) == 1:
         rows = list(each[0].values())
         one = rows[0].unsqueeze(0) if len(rows) == 1 else torch.stack(rows)
         stack = one.reshape(len(keys), sizes[0])
     else:
-        stack = each[0][keys[0]].new_empty(len(keys), sum(sizes))
-        for key, row in zip(keys, stack, strict=True):
-            torch.cat([mine[key].reshape(-1) for mine in each], out=row)
+        stack = next(iter(each[0].values())).new_empty(len(keys), sum(sizes))
+        for row, parts in zip(stack, zip(*(mine.values() for mine in each), strict=True), strict=True):
+            torch.cat([part.reshape(-1) for part in parts], out=row)
     for mine in each:
         mine.clear()
-    return Rows(tuple(params), keys, stack)
+    return Rows(params, keys, stack, owners)
 
 
 def by_param(rows: Iterable[Rows]) -> Iterator[tuple[Tensor, tuple[int, ...], Tensor]]:
     """Each parameter, the keys of its rows, and the rows in its shape: a view."""
     for r in rows:
-        for param, part in zip(r.params, r.stack.split(sizes_of(r.params), dim=1), strict=True):
-            yield param, r.keys, part.view(len(r.keys), *param.shape)
+        parts = r.stack.split(sizes_of(r.params), dim=1)
+        for param, keys, part in zip(r.params, r.keys_by_param(), parts, strict=True):
+            yield param, keys, part.view(len(keys), *param.shape)
 
 
 def unpack(rows: Iterable[Rows]) -> Gradients:
@@ -141,11 +170,13 @@ def unpack(rows: Iterable[Rows]) -> Gradients:
     return {param: dict(zip(keys, stack, strict=True)) for param, keys, stack in by_param(rows)}
 
 
-def add_rows(a: Sequence[Rows], b: Sequence[Rows], kinds: Mapping[Tensor, Hashable] | None = None) -> list[Rows]:
+def add_rows(a: Sequence[Rows], b: Sequence[Rows], kinds: Kinds | None = None) -> list[Rows]:
     """Sum two micro-batches. Never in place: autograd may hand out one tensor for several parameters."""
     pairs = list(zip(a, b, strict=False))
-    if len(a) == len(b) and all(r.keys == s.keys and are_same(r.params, s.params) for r, s in pairs):
-        return [Rows(r.params, r.keys, r.stack + s.stack) for r, s in pairs]
+    if len(a) == len(b) and all(
+        (r.keys, r.owners) == (s.keys, s.owners) and are_same(r.params, s.params) for r, s in pairs
+    ):
+        return [replace(r, stack=r.stack + s.stack) for r, s in pairs]
     found = unpack(a)
     for param, rows in unpack(b).items():
         mine = found.setdefault(param, {})
@@ -157,7 +188,7 @@ def drop_zero_rows(
     rows: Sequence[Rows],
     reach: Mapping[Tensor, frozenset[int]],
     missing: bool = False,
-    kinds: Mapping[Tensor, Hashable] | None = None,
+    kinds: Kinds | None = None,
 ) -> list[Rows]:
     """Drop the rows that are zero for one parameter while the same objective has a gradient elsewhere.
 
@@ -213,6 +244,10 @@ def _gram(rows: Sequence[Rows], count: int, dtype: torch.dtype) -> Tensor:
     K = torch.zeros(count, count, dtype=torch.float64)
     for r in rows:
         G = r.stack.to(torch.promote_types(r.stack.dtype, dtype))
+        if r.owners:
+            squares = torch.stack([part @ part for part in G[0].split(sizes_of(r.params))])
+            K.diagonal().index_add_(0, torch.tensor(r.owners), squares.to("cpu", torch.float64))
+            continue
         index = torch.tensor(r.keys)
         K[index[:, None], index] += (G @ G.T).to("cpu", torch.float64)
     return K

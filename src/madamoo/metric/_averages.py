@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..direction import Direction
-from ..gradients import sizes_of
+from ..gradients import OWN, sizes_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -28,13 +28,15 @@ class Averages(ABC):
     """The averages of a block of parameters, for the pairs i <= j of objectives that reach it.
 
     ``n[e]`` is the number of updates of ``pairs[e]``; a pair that was never measured has no entry. ``dtype`` is that of
-    what is as large as the parameters; None is the dtype in which the gradients come.
+    what is as large as the parameters; None is the dtype in which the gradients come. In a block of heads the only pair
+    is (OWN, OWN), which stands for (i, i) with i the owner of a parameter.
     """
 
     params: tuple[Tensor, ...]
     dtype: torch.dtype | None = None
     pairs: list[Pair] = field(default_factory=list)
     n: list[int] = field(default_factory=list)
+    owners: tuple[int, ...] = field(default=(), kw_only=True)
 
     @abstractmethod
     def curvature(
@@ -92,12 +94,41 @@ class Averages(ABC):
         known = set(self.pairs)
         return [pair for pair in measured if pair not in known]
 
+    def _pairs_by_param(self) -> list[list[Pair]]:
+        return [[(i, i)] for i in self.owners] or [[*self.pairs] for _ in self.params]
+
+    @property
+    @abstractmethod
+    def age(self) -> Any:
+        """What is the same for averages that were updated in the same steps."""
+
+    def _joined(self, others: Sequence[Self]) -> dict[str, Any]:
+        """Parameters, pairs and owners of these and others; all are what :meth:`split` gives."""
+        each = (self, *others)
+        alike, one = all(a.pairs == self.pairs for a in others), all(len(a.pairs) == 1 for a in each)
+        if any(a.age != self.age for a in others) or not (alike or one):
+            raise RuntimeError("averages of parameters that were updated in different steps cannot be joined")
+        params = tuple(p for a in each for p in a.params)
+        if alike:
+            return {"params": params}
+        return {"params": params, "pairs": [(OWN, OWN)], "owners": tuple(i for a in each for i, _ in a.pairs)}
+
     def _counts(self, measured: Sequence[Pair]) -> dict[Pair, int]:
         """The number of updates of each pair, once those in ``measured`` are done."""
         counts = dict(zip(self.pairs, self.n, strict=True))
         for pair in measured:
             counts[pair] = counts.get(pair, 0) + 1
         return counts
+
+
+def coefficients(
+    x: Direction, pairs: Sequence[Pair], owners: Sequence[int], norms: Norms | None, bias: Mapping[Pair, float]
+) -> list[float]:
+    """What multiplies each average in C_lambda: one number a pair, or one a parameter in a block of heads."""
+    weights, largest = effective_weights(x, norms), largest_coefficient(x)
+    if owners and pairs:
+        return [coefficient((i, i), weights, bias[OWN, OWN], largest) for i in owners]
+    return [coefficient(pair, weights, bias[pair], largest) for pair in pairs]
 
 
 def coefficient(pair: Pair, weights: Sequence[float], bias: float, largest: float) -> float:

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from ..direction import Direction
-from ..gradients import sizes_of
+from ..gradients import OWN, sizes_of, spread
 from ._averages import (
     Averages,
     Curvature,
     Norms,
     Pair,
     coefficient,
-    effective_weights,
+    coefficients,
     largest_coefficient,
 )
 from ._rounding import check_dtype, decayed, random_bits
@@ -27,7 +27,7 @@ from ._rounding import check_dtype, decayed, random_bits
 class Terms:
     """C_lambda as a sum: what multiplies each stored average, d^2, and the products of rows that are new."""
 
-    stored: list[float]
+    stored: list[float] | Tensor  # of heads, for each coordinate
     square: float = 0.0
     products: list[tuple[int, int, float]] = field(default_factory=list)  # two positions among the rows, coefficient
 
@@ -57,16 +57,19 @@ class Pairwise(Averages):
         if not counts:
             return None
         bias = {pair: 1.0 - beta**n if bias_correction else 1.0 for pair, n in counts.items()}
-        largest, weights, fresh = largest_coefficient(x), effective_weights(x, norms), set(measured)
-        stored = [
-            coefficient(pair, weights, bias[pair], largest) * scale * (beta if pair in fresh else 1.0)
-            for pair, scale in zip(self.pairs, self.scale, strict=True)
-        ]
+        stored: list[float] | Tensor
+        weights, fresh = coefficients(x, self.pairs, self.owners, norms, bias), set(measured)
+        decays = [(scale, beta if pair in fresh else 1.0) for pair, scale in zip(self.pairs, self.scale, strict=True)]
+        if self.owners:
+            ((scale, decay),) = decays
+            stored = spread([c * scale * decay for c in weights], sizes_of(self.params), x.d)
+        else:
+            stored = [c * scale * decay for c, (scale, decay) in zip(weights, decays, strict=True)]
         # If every pair of the rows is measured, and equally often, what comes new adds up to d * d.
         together = {bias[pair] for pair in measured}
         if x.complete and len(together) == 1 and len(measured) == len(x.keys) * (len(x.keys) + 1) // 2:
             return Terms(stored, (1.0 - beta) / together.pop())
-        at = {key: r for r, key in enumerate(x.keys)}
+        at, largest = {key: r for r, key in enumerate(x.keys)}, largest_coefficient(x)
         new = [(at[i], at[j], coefficient((i, j), x.weights, bias[i, j], largest)) for i, j in measured]
         return Terms(stored, 0.0, [(i, j, (1.0 - beta) * c) for i, j, c in new])
 
@@ -76,6 +79,8 @@ class Pairwise(Averages):
             x, F = x.part(columns), None if F is None else F[:, columns]
         if F is None:
             C = torch.zeros_like(x.d)
+        elif isinstance(terms.stored, Tensor):
+            C = F[0].to(x.d.dtype) * (terms.stored if columns is None else terms.stored[columns])
         elif x.mask is not None:
             C = self._masked(x, F, terms.stored)
         elif len(terms.stored) == 1:
@@ -115,6 +120,7 @@ class Pairwise(Averages):
         self.allocate(measured, len(x.weights), x.rows.dtype, x.rows.device)
         if self.F is None:
             return
+        self.owners = x.owners
         # One draw for all pairs: what is rounded differs from pair to pair, and with it the outcome.
         bits = random_bits(self.F, noise)
         at = {key: r for r, key in enumerate(x.keys)}
@@ -122,7 +128,9 @@ class Pairwise(Averages):
         for i, j in measured:
             e = slot[i, j]
             a, b, c = x.rows[at[i]], x.rows[at[j]], 1.0 - beta
-            if norms is not None:
+            if norms is not None and i == OWN:
+                a = b = a / spread([norms[owner] or 1.0 for owner in x.owners], sizes_of(x.params), a)
+            elif norms is not None:
                 c /= (norms[i] or 1.0) * (norms[j] or 1.0)
             self.n[e] += 1
             self.scale[e] = decayed(self.F[e], self.scale[e], beta, (a, b, c), bits)
@@ -137,6 +145,10 @@ class Pairwise(Averages):
         self.n.extend([0] * len(missing))
         self.scale.extend([1.0] * len(missing))
 
+    @property
+    def age(self) -> Any:
+        return self.n, self.scale
+
     def tensors(self) -> list[Tensor]:
         return [] if self.F is None else [self.F]
 
@@ -148,18 +160,15 @@ class Pairwise(Averages):
         if self.F is not None:
             Fs = self.F.split(sizes_of(self.params), dim=1)
         return [
-            replace(self, params=(p,), pairs=[*self.pairs], n=[*self.n], scale=[*self.scale], F=F)
-            for p, F in zip(self.params, Fs, strict=True)
+            replace(self, params=(p,), pairs=pairs, n=[*self.n], owners=(), scale=[*self.scale], F=F)
+            for p, pairs, F in zip(self.params, self._pairs_by_param(), Fs, strict=True)
         ]
 
     def join(self, others: Sequence[Pairwise]) -> Pairwise:
-        for other in others:
-            if (other.pairs, other.n, other.scale) != (self.pairs, self.n, self.scale):
-                raise RuntimeError("averages of parameters that were updated in different steps cannot be joined")
-        F = self.F
+        joined, F = self._joined(others), self.F
         if F is not None and others:
             F = torch.cat([F, *(a.F for a in others if a.F is not None)], dim=1)
-        return replace(self, params=tuple(p for a in (self, *others) for p in a.params), F=F)
+        return replace(self, **joined, F=F)
 
     def state_dict(self) -> dict[str, Any]:
         (param,) = self.params

@@ -185,6 +185,13 @@ class PreferenceMetric:
             return torch.promote_types(param.dtype, torch.float32)
         return self.dtype
 
+    def takes_heads_together(self, measurement: Measurement) -> bool:
+        """Whether heads of different objectives may have averages in one row.
+
+        Not if they are updated in different steps, nor if a row has one exponent, and their losses different sizes.
+        """
+        return measurement.estimator not in TWO_ROWS and self.dtype is not torch.float8_e5m2
+
     def measure(self, estimator: str, objectives: Sequence[int]) -> Measurement:
         """Decide what this step measures, without touching the state."""
         if self.used not in (None, estimator):
@@ -221,7 +228,7 @@ class PreferenceMetric:
         """|g_i| over all parameters, for the objectives that the estimator sees by themselves in this step."""
         parts: dict[int, list[Tensor]] = {}
         for x in (self._as_seen(x, measurement) for x in directions):
-            for key, row in zip(x.keys, x.rows, strict=True):
+            for key, row in x.by_objective():
                 parts.setdefault(key, []).append(row)
         largest = torch.finfo(torch.float32).max ** 0.5  # where the sum of squares overflows, any large number will do
         return {key: min(float(torch.nn.utils.get_total_norm(rows)), largest) for key, rows in parts.items()}

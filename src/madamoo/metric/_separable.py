@@ -21,15 +21,13 @@ import torch
 from torch import Tensor
 
 from ..direction import Direction
-from ..gradients import sizes_of
+from ..gradients import sizes_of, spread
 from ._averages import (
     Averages,
     Curvature,
     Norms,
     Pair,
-    coefficient,
-    effective_weights,
-    largest_coefficient,
+    coefficients,
 )
 from ._rounding import check_dtype, decayed, random_bits
 
@@ -64,6 +62,10 @@ class Groups:
         # Where a sum of squares overflows, any large number will do.
         largest = torch.finfo(G.dtype).max / (8 * max(len(G), 1))
         return torch.cat(found).nan_to_num_(0.0, largest, -largest).clamp_(-largest, largest)
+
+    def of_each(self, values: Sequence[float], like: Tensor) -> Tensor:
+        """The value of its parameter for each group."""
+        return spread(values, [groups for _, groups, _ in self.layout], like)
 
     def spread(self, values: Tensor) -> Tensor:
         """The value of its group for each coordinate."""
@@ -119,10 +121,11 @@ class Separable(Averages):
         groups = self._groups(len(x.weights))
         S, T = self._taken(groups, x, measured, beta, norms)
         pairs = [*self.pairs, *self.missing(measured)]
-        largest, weights = largest_coefficient(x), effective_weights(x, norms)
         bias = {pair: 1.0 - beta**n if bias_correction else 1.0 for pair, n in counts.items()}
-        coefficients = S.new_tensor([coefficient(pair, weights, bias[pair], largest) for pair in pairs])
-        factor = None if x.mask is not None else groups.spread(_over(coefficients @ S, T))
+        owners = self.owners or x.owners
+        weights = coefficients(x, pairs, owners, norms, bias)
+        weighed = groups.of_each(weights, S) * S[0] if owners else S.new_tensor(weights) @ S
+        factor = None if x.mask is not None else groups.spread(_over(weighed, T))
         decay, fresh = (beta, 1.0 - beta) if measured else (1.0, 0.0)
 
         def some(columns: slice | None) -> Tensor:
@@ -133,7 +136,7 @@ class Separable(Averages):
                 v.add_(old.to(v.dtype), alpha=self.scale * decay)
             if factor is not None:
                 return v.mul_(factor if columns is None else factor[columns])
-            return v.mul_(_masked(groups, y, columns, pairs, _over(coefficients[:, None] * S, T)))
+            return v.mul_(_masked(groups, y, columns, pairs, _over(S.new_tensor(weights)[:, None] * S, T)))
 
         return some
 
@@ -149,6 +152,7 @@ class Separable(Averages):
         self.allocate(measured, groups.count, x.rows.dtype, x.rows.device)
         if self.v is None or not measured:
             return
+        self.owners = x.owners
         self.S, self.T = self._taken(groups, x, measured, beta, norms)
         fresh = set(measured)
         self.n = [n + (pair in fresh) for pair, n in zip(self.pairs, self.n, strict=True)]
@@ -170,7 +174,9 @@ class Separable(Averages):
         K, square = x.memo["gram"]
         first, second = (torch.tensor([x.keys.index(pair[side]) for pair in measured]) for side in (0, 1))
         K = K[:, first, second].T
-        if norms is not None:
+        if norms is not None and x.owners:
+            K = K / groups.of_each([(norms[i] or 1.0) ** 2 for i in x.owners], K)
+        elif norms is not None:
             K = K / K.new_tensor([[(norms[i] or 1.0) * (norms[j] or 1.0)] for i, j in measured])
         T = torch.lerp(T, square, 1.0 - beta)
         pairs = [*self.pairs, *missing]
@@ -197,6 +203,10 @@ class Separable(Averages):
         self.pairs.extend(missing)
         self.n.extend([0] * len(missing))
 
+    @property
+    def age(self) -> Any:
+        return self.n, self.scale
+
     def tensors(self) -> list[Tensor]:
         return [t for t in (self.v, self.S, self.T) if t is not None]
 
@@ -217,29 +227,27 @@ class Separable(Averages):
             replace(
                 self,
                 params=(p,),
-                pairs=[*self.pairs],
+                pairs=pairs,
                 n=[*self.n],
+                owners=(),
                 v=v,
                 S=S,
                 T=T,
                 groups=None if count is None else Groups((p,), count),
             )
-            for p, v, S, T in zip(self.params, vs, Ss, Ts, strict=True)
+            for p, pairs, v, S, T in zip(self.params, self._pairs_by_param(), vs, Ss, Ts, strict=True)
         ]
 
     def join(self, others: Sequence[Separable]) -> Separable:
-        for other in others:
-            if (other.pairs, other.n, other.scale) != (self.pairs, self.n, self.scale):
-                raise RuntimeError("averages of parameters that were updated in different steps cannot be joined")
-        params = tuple(p for a in (self, *others) for p in a.params)
+        joined = self._joined(others)
         if self.v is None or self.S is None or self.T is None or self.groups is None:
-            return replace(self, params=params, groups=None)
+            return replace(self, **joined, groups=None)
         if not others:
             return self
         v = torch.cat([self.v, *(a.v for a in others if a.v is not None)])
         S = torch.cat([self.S, *(a.S for a in others if a.S is not None)], dim=1)
         T = torch.cat([self.T, *(a.T for a in others if a.T is not None)])
-        return replace(self, params=params, v=v, S=S, T=T, groups=Groups(params, self.groups.count))
+        return replace(self, **joined, v=v, S=S, T=T, groups=Groups(joined["params"], self.groups.count))
 
     def state_dict(self) -> dict[str, Any]:
         assert self.v is not None and self.S is not None and self.T is not None and self.groups is not None

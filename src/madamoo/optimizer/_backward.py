@@ -15,6 +15,7 @@ from ..direction import clip_factor, combine
 from ..gradients import (
     REST,
     Cut,
+    Kinds,
     Losses,
     Rows,
     add_rows,
@@ -94,7 +95,7 @@ def advance(
             _check_same_weights(opt, before, after)
     passes = _passes(opt, batch, after)
     opt.run.tell("passes", batch, params, passes, scale)
-    kinds = _kinds(opt)
+    kinds = _kinds(opt, measurement)
     if cut is None or len(passes) == 1:
         rows = compute_rows(batch, params, passes, kinds, scale=scale, retain_graph=retain_graph)
     else:
@@ -132,7 +133,7 @@ def _advance_at_features(
 ) -> Pending:
     """The same with the Gram matrix of the features: one pass a head, and one through the trunk."""
     opt.run.tell("passes", batch, after.params, {REST: {}}, scale)
-    kinds, limit = _kinds(opt), _limit(opt, after.params)
+    kinds, limit = _kinds(opt, after.measurement), _limit(opt, after.params)
     features, heads = compute_rows_at_features(batch, cut, kinds, scale=scale, retain_graph=retain_graph)
     for i in set(batch.present) - {key for r in features for key in r.keys}:
         raise ValueError(f"loss {batch.label(i)} does not depend on the features; gram='features' needs each loss to")
@@ -151,18 +152,32 @@ def _advance_at_features(
     return after if largest_entry(after.rows, limit) <= limit else replace(after, failed=True)
 
 
-def _kinds(opt: MultiObjective) -> dict[Tensor, Hashable]:
-    """Parameters that may share a block: alike in all that the later rooms ask for, and never in different ones."""
-    return {
-        p: (g, opt.shared is not None and p in opt.shared, id(opt.run.blocks.get(p)))
+def _kinds(opt: MultiObjective, measurement: Measurement | None) -> Kinds:
+    """Parameters that may share a block: alike in all that the later rooms ask for, and never in different ones.
+
+    Heads that only one objective has ever reached are alike, whichever it is, if all that is done with them in a step
+    is done with all of them: a mask, or a draw, is for the rows of some objectives.
+    """
+    run = opt.run
+    alike = {
+        p: (g, opt.shared is not None and p in opt.shared, id(run.blocks.get(p)))
         for g, group in enumerate(opt.param_groups)
         for p in group["params"]
     }
+    together = not opt.solver.per_coordinate
+    if opt.metric is not None and measurement is not None:
+        together = together and opt.metric.takes_heads_together(measurement)
+
+    def kinds(param: Tensor, keys: tuple[int, ...]) -> Hashable:
+        is_head = together and len(keys) == 1 and REST not in keys and run.reach.get(param, frozenset()) <= {*keys}
+        return (*alike[param], "head" if is_head else keys)
+
+    return kinds
 
 
 def _check_reach(batch: Losses, rows: Sequence[Rows], passes: Mapping[int, Any]) -> None:
     """A loss that reaches no parameter looks like one that has converged; a solver would take it for that."""
-    reached = {key for r in rows for key in r.keys}
+    reached = {key for r in rows for key in r.owners or r.keys}
     if not reached:
         raise ValueError("no loss reaches a parameter of the optimizer: was it built on another model?")
     for i in set(passes) - reached - {REST}:
@@ -214,16 +229,15 @@ def _check_same_weights(opt: MultiObjective, before: Pending, after: Pending) ->
         )
 
 
-def _tell_heads(opt: MultiObjective, after: Pending, kinds: Mapping[Tensor, Hashable]) -> None:
+def _tell_heads(opt: MultiObjective, after: Pending, kinds: Kinds) -> None:
     """Note which objectives reach which parameter, in this step or an earlier one."""
     missing = len(after.present) < len(after.values)
     if after.opaque and (missing or any(key != REST for r in after.rows for key in r.keys)):
         after.rows = drop_zero_rows(after.rows, opt.run.reach, missing, kinds)
     for rows in after.rows:
-        keys = frozenset(key for key in rows.keys if key != REST)
-        for param in rows.params:
-            known = opt.run.reach.get(param)
-            after.reach[param] = keys if known is None else known | keys
+        for param, keys in zip(rows.params, rows.keys_by_param(), strict=True):
+            known = opt.run.reach.get(param, frozenset())
+            after.reach[param] = known.union(key for key in keys if key != REST)
 
 
 def _is_shared(opt: MultiObjective, rows: Rows, after: Pending) -> bool:
