@@ -169,11 +169,12 @@ class Separable(Averages):
             S = torch.cat([S, S.new_zeros(len(missing), groups.total)])
         if not measured:
             return S, T
-        if "gram" not in x.memo:
-            x.memo["gram"] = groups.gram(x.rows), groups.gram(x.d.unsqueeze(0)).flatten()
-        K, square = x.memo["gram"]
-        first, second = (torch.tensor([x.keys.index(pair[side]) for pair in measured]) for side in (0, 1))
-        K = K[:, first, second].T
+        if "products" not in x.memo:
+            at = {key: r for r, key in enumerate(x.keys)}
+            first, second = (torch.tensor([at[pair[side]] for pair in measured]) for side in (0, 1))
+            products = groups.gram(x.rows)[:, first, second].T
+            x.memo["products"] = products, groups.gram(x.d.unsqueeze(0)).flatten()
+        K, square = x.memo["products"]
         if norms is not None and x.owners:
             K = K / groups.of_each([(norms[i] or 1.0) ** 2 for i in x.owners], K)
         elif norms is not None:
@@ -182,7 +183,8 @@ class Separable(Averages):
         pairs = [*self.pairs, *missing]
         if pairs == measured:
             return torch.lerp(S, K, 1.0 - beta), T
-        chosen = torch.tensor([pairs.index(pair) for pair in measured])
+        slot = {pair: e for e, pair in enumerate(pairs)}
+        chosen = torch.tensor([slot[pair] for pair in measured])
         return S.index_copy(0, chosen, torch.lerp(S[chosen], K, 1.0 - beta)), T
 
     def _groups(self, count: int) -> Groups:
