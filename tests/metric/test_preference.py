@@ -431,9 +431,9 @@ AUTO = [
     (solvers.Preference, 1, "full"),
     (solvers.Preference, 4, "full"),
     (solvers.UW, 8, "full"),
-    (solvers.UW, 9, "pair"),
+    (solvers.UW, 9, "separable"),
     (solvers.MGDA, 8, "full"),
-    (solvers.MGDA, 9, "pair"),
+    (solvers.MGDA, 9, "separable"),
 ]
 
 

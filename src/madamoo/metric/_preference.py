@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..direction import Direction
 from ._averages import Averages, Pair, all_pairs, metric_of
-from ._memory import Room, bytes_of_new, check_room
+from ._memory import Make, Room, bytes_of_new, check_room
 from ._pairwise import Pairwise
 from ._rounding import DROPPED
 from ._separable import Separable
@@ -74,7 +74,7 @@ class PreferenceMetric:
             step needs two gradients and not C; ``"collapsed"`` the average of d^2, which is the same as full,
             in one buffer, as long as lambda is constant (it refuses other solvers) and no batch lacks an objective;
             ``"marginal"`` the average of d^2 whatever lambda does, that is Adam twice: a control, not a method.
-            ``"auto"`` is collapsed for a static solver; else full up to C = 8, pair beyond.
+            ``"auto"`` is collapsed for a static solver; else full up to C = 8, separable beyond.
         beta: decay of the averages; None is the parameter group's ``betas[1]``, or 0.999 if it has none.
         eps: added to C inside the root.
         rampup: number of steps over which alpha rises; 0 is no ramp-up; a float below 1 is that fraction of
@@ -145,9 +145,7 @@ class PreferenceMetric:
         self.wait = 0  # steps until the averages are updated again
         self.generator = torch.Generator().manual_seed(seed)
         self.noise = torch.Generator().manual_seed(seed)  # of rounding at random
-        kind = Separable if estimator in ONE_BUFFER else Pairwise
-        self._make = partial(kind, dtype=self.dtype)
-        self.averages = Store(self._make)
+        self.averages = Store(self._maker(estimator))
         self.used: str | None = None  # the estimator in use, once the first step has been taken
         self.constant: dict[int, float] = {}  # lambda_i of the objectives in the collapsed average
         self.norms: dict[int, float] = {}  # |g_i| as last measured, if the averages are normalised
@@ -167,18 +165,22 @@ class PreferenceMetric:
         if self.estimator == "collapsed" and not static:
             raise ValueError(
                 "estimator='collapsed' holds for constant weights only, and this solver's weights change; "
-                "use 'auto', 'full' or 'pair'"
+                "use 'auto', 'full' or 'separable'"
             )
         if self.estimator != "auto":
             return self.estimator
         if static:
             return "collapsed"
-        return "full" if count <= MOST_IN_FULL else "pair"
+        return "full" if count <= MOST_IN_FULL else "separable"
 
     @property
     def rounds(self) -> bool:
         """Whether the averages are kept in fewer bits than they are computed in."""
         return self.dtype in DROPPED
+
+    def _maker(self, estimator: str | None) -> Make:
+        """What makes the empty averages of a block."""
+        return partial(Separable if estimator in ONE_BUFFER else Pairwise, dtype=self.dtype)
 
     def compute_dtype(self, param: Tensor) -> torch.dtype:
         if self.dtype is None or self.rounds:
@@ -196,6 +198,8 @@ class PreferenceMetric:
         """Decide what this step measures, without touching the state."""
         if self.used not in (None, estimator):
             raise ValueError(f"the averages were made with estimator {self.used!r}, this step asks for {estimator!r}")
+        if not list(self.averages):  # nothing is kept yet: what will be is known now
+            self.averages = Store(self._maker(estimator))
         active = self.wait == 0
         if not active or estimator not in TWO_ROWS:
             return Measurement(estimator, active)
@@ -259,7 +263,9 @@ class PreferenceMetric:
             pairs = Measurement(estimator, True).pairs(keys)
             for p in part.parameters() if isinstance(part, nn.Module) else part:
                 if p.requires_grad:
-                    total += bytes_of_new(self._make((p,)), pairs, 1 if one else count, self.compute_dtype(p))
+                    total += bytes_of_new(
+                        self._maker(estimator)((p,)), pairs, 1 if one else count, self.compute_dtype(p)
+                    )
         return total
 
     def _check_room(self, measurement: Measurement, directions: Sequence[Direction]) -> None:
@@ -271,7 +277,7 @@ class PreferenceMetric:
                 room = Room(x.params, [*averages.pairs, *missing], len(seen.weights), x.d.dtype, averages.tensors())
                 rooms.setdefault(x.d.device, []).append(room)
         for device, new in rooms.items():
-            check_room(new, device, self._make, measurement.estimator)
+            check_room(new, device, self._maker(measurement.estimator), measurement.estimator)
 
     def precondition(self, x: Direction, beta: float, measurement: Measurement) -> Tensor:
         """d / M for one block, with this step's gradients in the averages; the averages stay as they are."""
@@ -304,7 +310,8 @@ class PreferenceMetric:
 
     def _measured(self, x: Direction, measurement: Measurement) -> tuple[Averages, Direction, list[Pair]]:
         """The averages of a block, the direction as they take it, and the pairs that this step measures."""
-        averages = self._make(x.params) if measurement.restart else self.averages.find(x.params)
+        make = self._maker(measurement.estimator)
+        averages = make(x.params) if measurement.restart else self.averages.find(x.params)
         x = self._as_seen(x, measurement)
         return averages, x, measurement.pairs(x.keys) if measurement.active else []
 
@@ -319,7 +326,7 @@ class PreferenceMetric:
     def begin_update(self, measurement: Measurement) -> None:
         """Before the :meth:`update` of each block: let go of averages that no longer hold."""
         if measurement.restart:
-            self.averages = Store(self._make)
+            self.averages = Store(self._maker(measurement.estimator))
             self.constant.clear()
 
     def end_update(self, measurement: Measurement, weights: Sequence[float], present: Sequence[int]) -> None:
@@ -372,7 +379,7 @@ class PreferenceMetric:
             if index >= len(params):
                 raise ValueError(f"the checkpoint has averages of parameter {index}; there are {len(params)}")
             try:
-                self._make((params[index],)).check_state_dict(entry)
+                self._maker(state["estimator"])((params[index],)).check_state_dict(entry)
             except ValueError as error:
                 raise ValueError(f"the checkpoint's averages of parameter {index} {error}") from None
 
@@ -384,7 +391,7 @@ class PreferenceMetric:
         self.norms = dict(state.get("norms", {}))
         if self.rounds:
             self.noise.set_state(state["noise"].cpu())
-        self.averages = Store(self._make)
+        self.averages = Store(self._maker(self.used))
         for index, entry in state["averages"].items():
             param = params[index]
             self.averages.take((param,)).load_state_dict(entry, self.compute_dtype(param))
