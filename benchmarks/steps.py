@@ -75,10 +75,21 @@ def ours(problem: Problem, solver: str, metric: PreferenceMetric | None, feature
         opt.step()
 
     def held() -> list[Tensor]:
-        averages = [] if metric is None else [a.F for a in metric.averages if a.F is not None]
+        averages = [] if metric is None else [t for a in metric.averages for t in a.tensors()]
         return [*_state(problem, adam), *averages]
 
+    if metric is not None and metric.estimator == "pair":
+        _draw_every_pair(metric, step, len(problem.losses()[0]))
+
     return Arm(step, held)
+
+
+def _draw_every_pair(metric: PreferenceMetric, step: Step, count: int) -> None:
+    """Train until each pair has an average, as in a run of some length."""
+    every, metric.every = metric.every, 1
+    while max((len(a.pairs) for a in metric.averages), default=0) < count * (count + 1) // 2:
+        step()
+    metric.every = every
 
 
 def torchjd_rows(problem: Problem, solver: str, chunk: int | None = None) -> Arm:
@@ -144,6 +155,8 @@ def arms(name: str, chosen: tuple[str, ...] = SOLVERS, peers: bool = True) -> It
         if solver == "uw":
             yield "uw MAdam pair", ours(build(name), solver, _metric(estimator="pair"))
             yield "uw MAdam pair every=10", ours(build(name), solver, _metric(estimator="pair", every=10))
+        if solver in ("uw", "cagrad"):
+            yield f"{solver} MAdam separable", ours(build(name), solver, _metric(estimator="separable"))
         if solver in ("cagrad", "mgda"):
             yield f"{solver} Adam together", ours(build(name), solver, None, features=True)
             yield f"{solver} Adam gram=features", ours(build(name), solver, None, features=True, gram="features")
