@@ -27,6 +27,7 @@ def test_each_optimizer_steps_at_its_rate_without_weight_decay(name):
 
 def test_baseline_is_adam_on_the_solvers_direction():
     """With constant weights: torch's own Adam on the mean of the losses."""
+    assert optimizer("madam:beta1=0")[0].param_groups[0]["betas"] == (0.0, 0.999)
     built, params = optimizer("adam:beta1=0.8:beta2=0.99")
     assert isinstance(built, MultiObjective)
     plain = torch.ones(2, requires_grad=True)

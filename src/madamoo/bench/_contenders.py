@@ -76,8 +76,8 @@ def build_optimizer(
     name, options = parse(spec)
     if name not in OPTIMIZERS:
         raise ValueError(f"no optimizer is called {name!r}; there are {', '.join(OPTIMIZERS)}")
-    betas = (options.pop("beta1", 0.9), options.pop("beta2", 0.999))
     try:
+        betas = float(options.pop("beta1", 0.9)), float(options.pop("beta2", 0.999))  # "0" is read as a whole number
         if name in ALONE:
             return ALONE[name](params, lr=lr, betas=betas, **options)
         if name == "adam":
