@@ -323,16 +323,16 @@ def parts(store):
 
 @pytest.mark.parametrize("chosen", [(0,), (1, 3), (0, 1, 2), (3, 0)])
 def test_blocks_are_divided_and_grow_together_again(chosen):
-    store = Store(Separable, [make()])
+    store = Store([make()])
     before = parts(store)
-    taken = store.take(tuple(PARAMS[i] for i in chosen))
+    taken = store.take(tuple(PARAMS[i] for i in chosen), Separable)
     assert taken.groups.total == taken.S.shape[1]
     for p, kept in parts(store).items():
         assert all(map(torch.equal, kept, before[p]))
     taken.v.zero_()
     rest = [p for i, p in enumerate(PARAMS) if i not in chosen]
     assert all(torch.equal(parts(store)[p][0], before[p][0]) for p in rest)
-    again = Store(Separable, make().split()).take(PARAMS)
+    again = Store(make().split()).take(PARAMS, Separable)
     assert all(map(torch.equal, again.tensors(), make().tensors()))
 
 
@@ -340,13 +340,13 @@ def test_averages_of_different_steps_do_not_grow_together():
     first, second = make(PARAMS[:1]), make(PARAMS[1:])
     second.n = [4, 2, 4]
     with pytest.raises(RuntimeError, match="different steps"):
-        Store(Separable, [first, second]).find(PARAMS)
+        Store([first, second]).find(PARAMS, Separable)
 
 
 def test_blocks_without_averages_are_divided_too():
     block = Separable(PARAMS, groups=Groups(PARAMS, 3))
-    store = Store(Separable, [block])
-    assert store.take(PARAMS[:2]).groups is None and store.find(PARAMS[2:]).v is None
+    store = Store([block])
+    assert store.take(PARAMS[:2], Separable).groups is None and store.find(PARAMS[2:], Separable).v is None
 
 
 def test_heads_are_divided_and_grow_together_again():
@@ -354,7 +354,7 @@ def test_heads_are_divided_and_grow_together_again():
     heads.pairs, heads.n, heads.S, heads.owners = [(OWN, OWN)], [3], heads.S[:1], (2, 0, 2, 1)
     each = heads.split()
     assert [a.pairs for a in each] == [[(2, 2)], [(0, 0)], [(2, 2)], [(1, 1)]] and not any(a.owners for a in each)
-    again = Store(Separable, each).take(PARAMS)
+    again = Store(each).take(PARAMS, Separable)
     assert again.owners == heads.owners and again.pairs == [(OWN, OWN)] and (again.n, again.scale) == ([3], 0.5)
     assert all(map(torch.equal, again.tensors(), heads.tensors()))
 

@@ -22,24 +22,24 @@ def parts(store):
 
 def test_a_block_is_found_as_it_is():
     block = make(PARAMS)
-    store = Store(Pairwise, [block])
-    assert store.find(PARAMS) is block and store.take(PARAMS) is block and list(store) == [block]
+    store = Store([block])
+    assert store.find(PARAMS, Pairwise) is block and store.take(PARAMS, Pairwise) is block and list(store) == [block]
     assert all(p in store for p in PARAMS) and torch.empty(1) not in store
     assert torch.equal(store[PARAMS[1]].F, block.F[:, 4:7])
 
 
 def test_reading_a_part_changes_nothing():
-    store = Store(Pairwise, [make(PARAMS)])
-    found = store.find(PARAMS[1:3])
-    assert torch.equal(found.F, store.find(PARAMS).F[:, 4:8])
+    store = Store([make(PARAMS)])
+    found = store.find(PARAMS[1:3], Pairwise)
+    assert torch.equal(found.F, store.find(PARAMS, Pairwise).F[:, 4:8])
     assert len(list(store)) == 1
 
 
 @pytest.mark.parametrize("chosen", [(0,), (1, 3), (0, 1, 2), (3, 0)])
 def test_taking_a_part_divides_the_block(chosen):
-    store = Store(Pairwise, [make(PARAMS)])
+    store = Store([make(PARAMS)])
     before = parts(store)
-    taken = store.take(tuple(PARAMS[i] for i in chosen))
+    taken = store.take(tuple(PARAMS[i] for i in chosen), Pairwise)
     rest = tuple(p for i, p in enumerate(PARAMS) if i not in chosen)
     assert sorted(len(a.params) for a in store) == sorted([len(chosen), len(rest)])
     assert all(torch.equal(F, before[p]) for p, F in parts(store).items())
@@ -51,14 +51,14 @@ def test_taking_a_part_divides_the_block(chosen):
 
 def test_single_parameters_grow_together():
     whole = make(PARAMS)
-    store = Store(Pairwise, whole.split())
-    assert torch.equal(store.take(PARAMS).F, whole.F) and len(list(store)) == 1
+    store = Store(whole.split())
+    assert torch.equal(store.take(PARAMS, Pairwise).F, whole.F) and len(list(store)) == 1
 
 
 def test_averages_of_different_steps_do_not():
-    store = Store(Pairwise, [make(PARAMS[:1]), make(PARAMS[1:], n=4)])
+    store = Store([make(PARAMS[:1]), make(PARAMS[1:], n=4)])
     with pytest.raises(RuntimeError, match="different steps"):
-        store.find(PARAMS)
+        store.find(PARAMS, Pairwise)
 
 
 def test_heads_are_divided_and_grow_together_again():
@@ -66,22 +66,22 @@ def test_heads_are_divided_and_grow_together_again():
     heads.owners = (2, 0, 2, 1)
     each = heads.split()
     assert [a.pairs for a in each] == [[(2, 2)], [(0, 0)], [(2, 2)], [(1, 1)]] and not any(a.owners for a in each)
-    again = Store(Pairwise, each).take(PARAMS)
+    again = Store(each).take(PARAMS, Pairwise)
     assert again.owners == heads.owners and again.pairs == [(OWN, OWN)] and (again.n, again.scale) == ([3], [0.5])
     assert torch.equal(again.F, heads.F)
-    rest = Store(Pairwise, [heads])
-    assert rest.take((PARAMS[0], PARAMS[2])).pairs == [(2, 2)]  # of one objective: a block as any other
-    assert rest.find(PARAMS[1::2]).owners == (0, 1)
+    rest = Store([heads])
+    assert rest.take((PARAMS[0], PARAMS[2]), Pairwise).pairs == [(2, 2)]  # of one objective: a block as any other
+    assert rest.find(PARAMS[1::2], Pairwise).owners == (0, 1)
 
 
 @pytest.mark.parametrize("pairs", [[(0, 0), (0, 1)], []])
 def test_heads_do_not_grow_together_with_what_is_none(pairs):
-    store = Store(Pairwise, [make(PARAMS[:2], pairs=[(1, 1)]), make(PARAMS[2:], pairs=pairs)])
+    store = Store([make(PARAMS[:2], pairs=[(1, 1)]), make(PARAMS[2:], pairs=pairs)])
     with pytest.raises(RuntimeError, match="different steps"):
-        store.find(PARAMS)
+        store.find(PARAMS, Pairwise)
 
 
 def test_parameters_without_averages():
-    store = Store(Pairwise)
-    assert store.find(PARAMS).F is None and list(store) == []
-    assert store.take(PARAMS).params == PARAMS and len(list(store)) == 1
+    store = Store()
+    assert store.find(PARAMS, Pairwise).F is None and list(store) == []
+    assert store.take(PARAMS, Pairwise).params == PARAMS and len(list(store)) == 1

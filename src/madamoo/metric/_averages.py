@@ -121,6 +121,10 @@ class Averages(ABC):
         return counts
 
 
+Make = Callable[[tuple[Tensor, ...]], Averages]
+"""What makes the empty averages of a block."""
+
+
 def coefficients(
     x: Direction, pairs: Sequence[Pair], owners: Sequence[int], norms: Norms | None, bias: Mapping[Pair, float]
 ) -> list[float]:

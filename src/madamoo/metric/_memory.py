@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,11 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ._averages import Averages, Pair
+from ._averages import Averages, Make, Pair
 from ._rounding import DROPPED
 from ._separable import Separable
 
-Make = Callable[[tuple[Tensor, ...]], Averages]
 META = torch.device("meta")
 MEMINFO = Path("/proc/meminfo")
 

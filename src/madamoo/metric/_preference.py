@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ..direction import Direction
-from ._averages import Averages, Pair, all_pairs, metric_of
-from ._memory import Make, Room, bytes_of_new, check_room
+from ._averages import Averages, Make, Pair, all_pairs, metric_of
+from ._memory import Room, bytes_of_new, check_room
 from ._pairwise import Pairwise
 from ._rounding import DROPPED
 from ._separable import Separable
@@ -145,7 +145,7 @@ class PreferenceMetric:
         self.wait = 0  # steps until the averages are updated again
         self.generator = torch.Generator().manual_seed(seed)
         self.noise = torch.Generator().manual_seed(seed)  # of rounding at random
-        self.averages = Store(self._maker(estimator))
+        self.averages = Store()
         self.used: str | None = None  # the estimator in use, once the first step has been taken
         self.constant: dict[int, float] = {}  # lambda_i of the objectives in the collapsed average
         self.norms: dict[int, float] = {}  # |g_i| as last measured, if the averages are normalised
@@ -198,8 +198,6 @@ class PreferenceMetric:
         """Decide what this step measures, without touching the state."""
         if self.used not in (None, estimator):
             raise ValueError(f"the averages were made with estimator {self.used!r}, this step asks for {estimator!r}")
-        if not list(self.averages):  # nothing is kept yet: what will be is known now
-            self.averages = Store(self._maker(estimator))
         active = self.wait == 0
         if not active or estimator not in TWO_ROWS:
             return Measurement(estimator, active)
@@ -311,7 +309,7 @@ class PreferenceMetric:
     def _measured(self, x: Direction, measurement: Measurement) -> tuple[Averages, Direction, list[Pair]]:
         """The averages of a block, the direction as they take it, and the pairs that this step measures."""
         make = self._maker(measurement.estimator)
-        averages = make(x.params) if measurement.restart else self.averages.find(x.params)
+        averages = make(x.params) if measurement.restart else self.averages.find(x.params, make)
         x = self._as_seen(x, measurement)
         return averages, x, measurement.pairs(x.keys) if measurement.active else []
 
@@ -320,13 +318,13 @@ class PreferenceMetric:
         if not measurement.active:
             return
         x = self._as_seen(x, measurement)
-        averages, pairs = self.averages.take(x.params), measurement.pairs(x.keys)
-        averages.update(x, pairs, beta**self.every, measurement.norms, self.noise)
+        averages = self.averages.take(x.params, self._maker(measurement.estimator))
+        averages.update(x, measurement.pairs(x.keys), beta**self.every, measurement.norms, self.noise)
 
     def begin_update(self, measurement: Measurement) -> None:
         """Before the :meth:`update` of each block: let go of averages that no longer hold."""
         if measurement.restart:
-            self.averages = Store(self._maker(measurement.estimator))
+            self.averages = Store()
             self.constant.clear()
 
     def end_update(self, measurement: Measurement, weights: Sequence[float], present: Sequence[int]) -> None:
@@ -391,10 +389,11 @@ class PreferenceMetric:
         self.norms = dict(state.get("norms", {}))
         if self.rounds:
             self.noise.set_state(state["noise"].cpu())
-        self.averages = Store(self._maker(self.used))
+        self.averages = Store()
+        make = self._maker(self.used)
         for index, entry in state["averages"].items():
             param = params[index]
-            self.averages.take((param,)).load_state_dict(entry, self.compute_dtype(param))
+            self.averages.take((param,), make).load_state_dict(entry, self.compute_dtype(param))
 
 
 def _rampup_steps(rampup: int | float, total_steps: int | None) -> int:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from torch import Tensor
 
 from ..gradients import are_same
-from ._averages import Averages
+from ._averages import Averages, Make
 
 
 class Store:
     """The averages of every parameter, kept block by block.
 
     Blocks may become smaller in the course of a run, when a batch shows that fewer objectives reach some of their
-    parameters than others; after a checkpoint was loaded, they grow together again. ``make`` makes empty averages.
+    parameters than others; after a checkpoint was loaded, they grow together again.
     """
 
-    def __init__(self, make: Callable[[tuple[Tensor, ...]], Averages], averages: Iterable[Averages] = ()) -> None:
-        self._make = make
+    def __init__(self, averages: Iterable[Averages] = ()) -> None:
         self._of: dict[Tensor, Averages] = {}
         for block in averages:
             self._keep(block)
@@ -34,20 +33,20 @@ class Store:
         """Those of one parameter."""
         return next(part for part in self._of[param].split() if part.params[0] is param)
 
-    def find(self, params: tuple[Tensor, ...]) -> Averages:
-        """The averages of these parameters, to read; empty ones if there are none."""
+    def find(self, params: tuple[Tensor, ...], make: Make) -> Averages:
+        """The averages of these parameters, to read; empty ones, by ``make``, if there are none."""
         block = self._of.get(params[0])
         if block is not None and are_same(block.params, params):
             return block
         parts = {a.params[0]: a for old in self._touched(params) for a in old.split()}
         if not parts:
-            return self._make(params)
-        first, *others = (parts.get(p) or self._make((p,)) for p in params)
+            return make(params)
+        first, *others = (parts.get(p) or make((p,)) for p in params)
         return first.join(others)
 
-    def take(self, params: tuple[Tensor, ...]) -> Averages:
+    def take(self, params: tuple[Tensor, ...], make: Make) -> Averages:
         """The same, to change: from now on these parameters are a block."""
-        block = self.find(params)
+        block = self.find(params, make)
         if block is not self._of.get(params[0]):
             chosen = set(params)
             for old in self._touched(params):
