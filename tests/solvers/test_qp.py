@@ -6,11 +6,15 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from madamoo.solvers._qp import simplex_qp
+from madamoo.solvers._qp import Program
 
 NO_SHRINKING = settings(
     max_examples=300, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate], database=None
 )
+
+
+def simplex_qp(K, b=None, support=None):
+    return Program(K, b).solve(support=support)
 
 
 def check_optimal(K, b, w, rtol=1e-9):
@@ -75,3 +79,16 @@ def test_closed_form_for_two(bounded):
 def test_no_curvature(support, bounded):
     w, _ = bounded(simplex_qp, np.zeros((3, 3)), None, support)
     check_optimal(np.zeros((3, 3)), np.zeros(3), w)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_program_for_every_t(seed):
+    """What is kept from one t does not show in the answer to the next."""
+    rng = np.random.default_rng(seed)
+    J = rng.normal(size=(6, 8)) + 0.5
+    K, b = J @ J.T, J @ rng.normal(size=8)
+    program, support = Program(K, b), None
+    for t in rng.uniform(0, 3, 6):
+        w, support = program.solve(t, support)
+        assert w == pytest.approx(simplex_qp(K, t * b)[0], abs=1e-9)
+        check_optimal(K, t * b, w)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ._base import Solver
 from ._checks import check_positive
-from ._qp import Array, affine_minimum, simplex_qp
+from ._qp import Array, Program
 
 
 class CAGrad(Solver):
@@ -42,34 +42,33 @@ def _cagrad(K: Array, c: float) -> Array:
         return mean
     # s ||g_w|| = min over t of s (w'Kw / t + t) / 2, so the dual is a quadratic program for each t, and t = ||g_w|| at
     # its solution. ||g_w(t)|| - t falls from positive to negative: a root, found support by support.
+    program = Program(K, b / s)
     low, high, t = 0.0, np.inf, s / c
     support: list[int] | None = None
-    w = mean
     for _ in range(100):
-        w, support = simplex_qp(K, t / s * b, support)
+        w, support = program.solve(t, support)
         norm = np.sqrt(max(float(w @ K @ w), 0.0))
         if abs(norm - t) <= 1e-12 * t:
             break
         low, high = (t, high) if norm > t else (low, t)
-        t = _root_on_support(K, b, s, support)
+        t = _root_on(program, support)
         if not low < t < high:
             t = 2 * low if high == np.inf else 0.5 * (low + high)
         if high < np.inf and high - low <= max(1e-14 * high, 1e-8):
             break
-    norm = np.sqrt(max(float(w @ K @ w), 0.0))
     if norm > 1e-7:
         return mean + s / norm * w
-    # The hull of the gradients holds zero. As t falls to 0, s / ||g_w|| w tends to v, and a multiple of u whose
+    # The hull of the gradients holds zero. As t falls to 0, s / ||g_w|| w tends to s v, and a multiple of u whose
     # gradients cancel.
     result = mean.copy()
     if support:
-        result[support] += affine_minimum(K[np.ix_(support, support)], b[support], slope=True)[1]
+        result[support] += s * program.parts(support)[1]
     return result
 
 
-def _root_on_support(K: Array, b: Array, s: float, support: list[int]) -> float:
-    """t = ||g_w|| on a fixed support, where w = u + (t / s) v; u and v are orthogonal there."""
-    K = K[np.ix_(support, support)]
-    u, v = affine_minimum(K, b[support], slope=True)
-    gap = s * s - float(v @ K @ v)
-    return s * float(np.sqrt(max(float(u @ K @ u), 0.0) / gap)) if gap > 0 else np.inf
+def _root_on(program: Program, support: list[int]) -> float:
+    """t = ||g_w|| on a fixed support, where w = u + t v; u and v are orthogonal there."""
+    K = program.K[np.ix_(support, support)]
+    u, v = program.parts(support)
+    gap = 1.0 - float(v @ K @ v)
+    return float(np.sqrt(max(float(u @ K @ u), 0.0) / gap)) if gap > 0 else np.inf

@@ -7,7 +7,7 @@ from torch import Tensor
 from ._base import Solver
 from ._checks import check_positive
 from ._lp import simplex_lp
-from ._qp import Array, simplex_qp
+from ._qp import Array, Program
 from ._rays import read_preference
 
 
@@ -77,4 +77,4 @@ def _epo(K: Array, losses: Array, r: Array, eps: float) -> Array:
         weights = simplex_lp(fall, np.vstack([K, Ka]), np.append(zero, min(float(Ka.max()), 0.0)))
         weights = simplex_lp(fall, K, zero) if weights is None else weights
     # The shortest vector in the hull lets no objective rise: it is all there is where rounding hides it from the above.
-    return simplex_qp(K)[0] if weights is None else weights
+    return Program(K).solve()[0] if weights is None else weights

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ._base import Solver
 from ._checks import check_choice
-from ._qp import Array, simplex_qp
+from ._qp import Array, Program
 
 
 class MGDA(Solver):
@@ -32,7 +32,7 @@ class MGDA(Solver):
         if self.normalization != "none":
             size = self._sizes(losses, K)
             K = K / np.outer(size, size)
-        weights, _ = simplex_qp(K / max(float(K.diagonal().max()), 1e-300))
+        weights, _ = Program(K / max(float(K.diagonal().max()), 1e-300)).solve()
         return torch.from_numpy(weights).to(losses)
 
     def _sizes(self, losses: Tensor, K: Array) -> Array:

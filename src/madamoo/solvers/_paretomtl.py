@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ._base import Solver
 from ._checks import check_vector
-from ._qp import Array, simplex_qp
+from ._qp import Array, Program
 from ._rays import loss_ray, read_preference, unit_sum
 
 
@@ -68,7 +68,7 @@ class ParetoMTL(Solver):
         self.remaining = self.remaining - float(search)
         V = W if search else np.vstack([np.eye(len(values)), W])
         M = V @ (K / max(float(K.diagonal().max()), 1e-300)) @ V.T
-        weights, _ = simplex_qp(M / max(float(M.diagonal().max()), 1e-300))
+        weights, _ = Program(M / max(float(M.diagonal().max()), 1e-300)).solve()
         return torch.from_numpy(unit_sum(weights @ V)).to(losses)
 
     def _preferences(self, count: int) -> Array:
