@@ -18,6 +18,9 @@ OWN = -2
 ALONE = 1 << 17
 """Entries from which a parameter is a block by itself: handling one more block is then cheaper than copying it."""
 
+PIECE = 2048
+"""Entries of each row in one of the many small matrix products that make a Gram matrix."""
+
 Gradients = dict[Tensor, dict[int, Tensor]]
 """Of each parameter that is reached, the row of each objective, or of REST."""
 Kinds = Callable[[Tensor, tuple[int, ...]], Hashable]
@@ -249,5 +252,13 @@ def _gram(rows: Sequence[Rows], count: int, dtype: torch.dtype) -> Tensor:
             K.diagonal().index_add_(0, torch.tensor(r.owners), squares.to("cpu", torch.float64))
             continue
         index = torch.tensor(r.keys)
-        K[index[:, None], index] += (G @ G.T).to("cpu", torch.float64)
+        K[index[:, None], index] += _products(G).to("cpu", torch.float64)
     return K
+
+
+def _products(G: Tensor) -> Tensor:
+    """G G'. A matrix product of few and long rows uses neither cache nor cores well; a batch of short ones does."""
+    pieces = G.shape[1] // PIECE
+    whole = pieces * PIECE
+    H = G[:, :whole].view(len(G), pieces, PIECE).transpose(0, 1)
+    return torch.bmm(H, H.transpose(1, 2)).sum(0) + G[:, whole:] @ G[:, whole:].T
