@@ -6,7 +6,9 @@ import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ._losses import Losses
@@ -235,24 +237,22 @@ def gram_matrix(rows: Sequence[Rows], count: int) -> Tensor:
     The products are made in the rows' own precision (at least float32), without a copy of the rows; only where
     squares could overflow or vanish there are they made again in float64.
     """
-    K = _gram(rows, count, torch.float32)
-    diagonal = K.diagonal()
-    reached = diagonal[diagonal != 0]
-    if not bool(torch.isfinite(K).all()) or bool((reached < 1e-24).any()) or len(reached) < count:
-        K = _gram(rows, count, torch.float64)
-    return K
+    with np.errstate(invalid="ignore"):  # what is not finite may come out as any such number
+        K = _gram(rows, count, torch.float32)
+        if not np.isfinite(K).all() or (K.diagonal() < 1e-24).any():
+            K = _gram(rows, count, torch.float64)
+    return torch.from_numpy(K)
 
 
-def _gram(rows: Sequence[Rows], count: int, dtype: torch.dtype) -> Tensor:
-    K = torch.zeros(count, count, dtype=torch.float64)
+def _gram(rows: Sequence[Rows], count: int, dtype: torch.dtype) -> NDArray[np.float64]:
+    K = np.zeros((count, count))
     for r in rows:
         G = r.stack.to(torch.promote_types(r.stack.dtype, dtype))
         if r.owners:
             squares = torch.stack([part @ part for part in G[0].split(sizes_of(r.params))])
-            K.diagonal().index_add_(0, torch.tensor(r.owners), squares.to("cpu", torch.float64))
-            continue
-        index = torch.tensor(r.keys)
-        K[index[:, None], index] += _products(G).to("cpu", torch.float64)
+            np.add.at(K, (r.owners, r.owners), squares.to("cpu", torch.float64).numpy())
+        else:
+            K[np.ix_(r.keys, r.keys)] += _products(G).to("cpu", torch.float64).numpy()
     return K
 
 

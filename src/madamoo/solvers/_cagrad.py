@@ -67,8 +67,8 @@ def _cagrad(K: Array, c: float) -> Array:
 
 
 def _root_on(program: Program, support: list[int]) -> float:
-    """t = ||g_w|| on a fixed support, where w = u + t v; u and v are orthogonal there."""
+    """t = ||g_w|| on a fixed support, where w = u + t v."""
     K = program.K[np.ix_(support, support)]
     u, v = program.parts(support)
-    gap = 1.0 - float(v @ K @ v)
-    return float(np.sqrt(max(float(u @ K @ u), 0.0) / gap)) if gap > 0 else np.inf
+    gap, half, rest = 1.0 - float(v @ K @ v), 0.5 * float(u @ K @ v + v @ K @ u), max(float(u @ K @ u), 0.0)
+    return (half + float(np.sqrt(half * half + gap * rest))) / gap if gap > 0 else np.inf
