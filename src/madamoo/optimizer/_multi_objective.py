@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -100,6 +101,8 @@ class MultiObjective(Optimizer):
                 f"{type(optimizer).__name__} evaluates its closure several times a step; that needs metric=None and a "
                 f"static solver, got {type(solver).__name__} and {metric!r}"
             )
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            _warn_of_replicas(torch.distributed.get_world_size())
         names = None if objectives is None else check_names(objectives)
         # The base class would make parameter groups of its own; its __setstate__ makes all the rest.
         super().__setstate__(
@@ -291,6 +294,15 @@ class MultiObjective(Optimizer):
                     metric.update(x, beta, measurement)
                 metric.end_update(measurement, pending.weights.tolist(), pending.present)
         run.tell("commit")
+
+
+def _warn_of_replicas(processes: int) -> None:
+    if processes > 1:
+        warnings.warn(
+            f"torch.distributed has {processes} processes, and gradients are not averaged between them: replicas of a "
+            "model (DistributedDataParallel, FSDP) drift apart",
+            stacklevel=3,
+        )
 
 
 def _check_gram_of_features(solver: Solver, metric: PreferenceMetric | None, rows: str) -> None:
