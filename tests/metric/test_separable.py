@@ -388,3 +388,17 @@ def test_checkpoints_that_do_not_fit_are_refused(damage, match, feed):
     damage(state["multi_objective"]["metric"]["averages"][0])
     with pytest.raises(ValueError, match=f"averages of parameter 0.*{match}"):
         build(param, "separable").load_state_dict(state)
+
+
+@pytest.mark.parametrize("estimator", ["separable", "separable_pair"])
+def test_the_floor_holds_in_heads(estimator):
+    """A head's first gradient, just as its weight falls: v is new, and S / T is that of the old weight."""
+    heads = [torch.nn.Parameter(torch.zeros(2, 2)) for _ in range(2)]
+    opt = MAdam(heads, solver=solvers.Preference(), metric=PreferenceMetric(estimator, beta=0.99, rampup=0, seed=3))
+    for step in range(230):
+        x = torch.zeros(2, 2)
+        x[int(step >= 200)] = 1.0
+        opt.zero_grad()
+        opt.backward([(head * x).sum() for head in heads], [0.001, 0.999] if step >= 200 else [0.999, 0.001])
+        assert heads[0].grad.abs().max() <= 1.001 / (1 - 0.99) ** 0.5
+        opt.step()
