@@ -71,4 +71,6 @@ def clip_factor(directions: Sequence[Direction], max_norm: float | None) -> floa
     if max_norm is None or not directions:
         return 1.0
     norm = float(torch.nn.utils.get_total_norm([x.d for x in directions]))
+    if norm == float("inf"):  # in float32 alone: the entries themselves are finite
+        norm = float(torch.nn.utils.get_total_norm([x.d.double() for x in directions]))
     return min(1.0, max_norm / norm) if norm > 0 else 1.0

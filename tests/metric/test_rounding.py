@@ -204,3 +204,13 @@ def test_separable_averages_take_one_buffer_and_a_few_small_matrices(estimator, 
     matrices = 2 * (6 + 1) + 3 * 2 * (1 + 1)  # S and T: weight and bias of the trunk, undivided, and of each head
     assert sizes(net, opt)[1] == width * total + 4 * matrices
     assert np.isclose(total, 51)
+
+
+@pytest.mark.parametrize("decay", [0.9, 0.0])
+def test_float8_survives_a_long_silence_and_a_jump(decay, noise):
+    g, row, scale = torch.ones(100), torch.zeros(100, dtype=torch.float8_e5m2), 1.0
+    sizes = [*[1e-14] * 20, 1e6, *[1.0] * 150, *[0.0] * 2000, *[1.0] * 150]
+    for size in sizes:
+        scale = decayed(row, scale, decay, (size * g, size * g, 1 - decay), random_bits(row, noise))
+        assert bool(row.float().isfinite().all()) and 0 < scale < float("inf")
+    assert float((scale * row.float()).mean()) == pytest.approx(1.0, rel=0.1)

@@ -181,3 +181,22 @@ def test_bfloat16_parameters_have_bfloat16_gradients_and_float32_averages():
     assert all(p.grad.dtype == torch.bfloat16 for p in net.parameters())
     opt.step()
     assert {a.F.dtype for a in opt.metric.averages} == {torch.float32}
+
+
+@pytest.mark.parametrize("solver, estimator", [*CASES, ("uw", "separable"), ("mgda", None)])
+def test_backward_inside_an_autocast_region(solver, estimator):
+    """Where the region ends is a matter of taste: the products of gradients are made in full precision anyway."""
+    inside, outside = (Net(dtype=torch.float32) for _ in range(2))
+    for net in (inside, outside):
+        opt = wrap(net, solver, estimator)
+        for t in range(5):
+            opt.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                losses = [loss.float() for loss in net.losses(t)]
+                if net is inside:
+                    opt.backward(losses)
+                    opt.step()
+            if net is outside:
+                opt.backward(losses)
+                opt.step()
+    assert same_params(inside, outside)

@@ -1,5 +1,7 @@
 """What cannot be trained on is refused with a reason or skipped, and the run goes on as if it had not been tried."""
 
+import copy
+import gc
 import warnings
 
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import COVER, Net, backward, inf_loss, nan_gradient, same, snapshot, train, wrap
-from madamoo import MAdam, solvers
+from madamoo import MAdam, PreferenceMetric, solvers
 
 NAMES = ["a", "b", "c"]
 
@@ -236,3 +238,38 @@ def test_any_sequence_of_good_and_bad_batches_equals_its_good_ones(case, events)
     assert same(snapshot(net, opt), snapshot(control, reference))
     assert opt.skipped == sum(event in SKIPPED for event in events)
     assert all(torch.isfinite(p).all() for p in net.parameters())
+
+
+def test_complex_parameters_are_refused():
+    p = torch.nn.Parameter(torch.zeros(3, dtype=torch.complex64))
+    with pytest.raises(TypeError, match="complex"):
+        MAdam([p]).backward([(p - 1).abs().square().sum()])
+
+
+def test_a_metric_belongs_to_one_optimizer():
+    metric = PreferenceMetric()
+    first, second = (MAdam(Net().parameters(), metric=metric) for _ in range(2))
+    net = Net()
+    third = MAdam(net.parameters(), metric=copy.deepcopy(metric))
+    train(net, third, 2)
+    p = first.param_groups[0]["params"][0]
+    first.backward([p.sum()])
+    p = second.param_groups[0]["params"][0]
+    with pytest.raises(ValueError, match="another optimizer"):
+        second.backward([p.sum()])
+    copied = copy.deepcopy(first)
+    copied.backward([copied.param_groups[0]["params"][0].sum()])
+    del first
+    gc.collect()
+    second.backward([p.sum()])
+
+
+def test_names_do_not_come_later():
+    """Which entry of a dict is the first of an earlier list, nobody knows."""
+    net = Net()
+    opt = MAdam(net.parameters())
+    train(net, opt, 1)
+    before = snapshot(net, opt)
+    with pytest.raises(TypeError, match="dict"):
+        opt.backward(_named(net.losses(1)))
+    assert same(snapshot(net, opt), before)

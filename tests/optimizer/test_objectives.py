@@ -359,3 +359,15 @@ def test_gradients_cleared_before_the_step_leave_no_trace(set_to_none):
     net.zero_grad(set_to_none=set_to_none)
     opt.step()
     assert opt.metric.steps == 0 and opt.run.count is None
+
+
+def test_two_losses_show_what_they_reach_though_a_third_is_missing():
+    """A gradient of exactly zero is a gradient: weight decay goes on, though no batch ever holds all objectives."""
+    p, q = (nn.Parameter(torch.ones(1)) for _ in range(2))
+    opt = MultiObjective(torch.optim.AdamW([p, q], lr=0.1, weight_decay=0.1), solvers.LS(), objectives=NAMES)
+    for t in range(3):
+        losses = {name: ((p - i) ** 2 + torch.relu(q - 5) ** 2).sum() for i, name in enumerate(NAMES) if i != t}
+        opt.zero_grad()
+        opt.backward(losses)
+        opt.step()
+    assert float(q) == pytest.approx(0.99**3)

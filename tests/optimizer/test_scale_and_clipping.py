@@ -71,3 +71,26 @@ def test_clipping_after_backward_reaches_the_inner_optimizer_only():
 def test_a_max_norm_that_is_not_positive_is_refused(max_norm):
     with pytest.raises(ValueError, match="max_norm must be positive"):
         wrap(Net(), max_norm=max_norm)
+
+
+@pytest.mark.parametrize("estimator, size", [("full", 1e18), (None, 1e25)])
+def test_a_norm_that_overflows_is_clipped_all_the_same(estimator, size):
+    p = torch.nn.Parameter(torch.ones(1000))
+    opt = wrap(torch.nn.ParameterList([p]), "uw", estimator, max_norm=1.0)
+    opt.backward([size * p.sum(), size * (2 * p).sum()])
+    assert opt.skipped == 0 and bool((p.grad > 1e-3).all())
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_a_direction_of_zero_is_a_step(clip):
+    """At a Pareto point d is zero; clipping it touches the gradients, which is not to clear them."""
+    p = torch.nn.Parameter(torch.tensor([0.0, 3.0]))
+    opt = MAdam([p], solver=solvers.MGDA(), metric=metric("full"))
+    for _ in range(4):
+        opt.zero_grad()
+        opt.backward([(p[0] - 1) ** 2, (p[0] + 1) ** 2])
+        assert not p.grad.any()
+        if clip:
+            torch.nn.utils.clip_grad_norm_([p], 1.0)
+        opt.step()
+    assert opt.metric.steps == 4 and [block.n for block in opt.metric.averages] == [[4, 4, 4]]

@@ -129,6 +129,7 @@ DEGENERATE = {
     "star": STAR,
     "a star of unlike sizes": STAR * [[1.0], [3.0], [0.2]],
     "opposite, not equal": np.array([[1.0, 0.5], [-0.3, -0.15]]),
+    "opposites": np.array([[-1.0, 1.0], [2.0, 0.0], [-1.0, 0.0], [-1.0, -2.0]]),
     "a zero": np.array([[1.0, 0.5], [0.0, 0.0]]),
     "a zero among conflict": np.array([[1.0, 0.2], [-0.5, 1.0], [0.0, 0.0]]),
     "nearly a zero": np.array([[1.0, 0.5], [1e-9, -1e-9]]),
@@ -143,6 +144,17 @@ def test_the_definition_where_the_hull_holds_zero(kind, c, solve):
     d = J.T @ weights(J, c, solve)
     assert np.linalg.norm(d - g0) <= c * np.linalg.norm(g0) * (1 + 1e-6)  # for c < 1 the ball does not hold zero
     assert (J @ d).min() >= best_on_a_grid(J, c) - 1e-6
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_objective_gets_worse_in_a_ball_that_holds_zero(seed, solve):
+    """Rows of small integers, so that gradients repeat and cancel exactly, and a Gram matrix in float32."""
+    rng = np.random.default_rng(seed)
+    J = rng.integers(-2, 3, size=(int(rng.integers(3, 8)), int(rng.integers(2, 4)))).astype(np.float32)
+    c = float(rng.choice([1.0, 2.0]))
+    lam = solve(solvers.CAGrad(c), np.ones(len(J)), (J @ J.T).astype(np.float64)).numpy()
+    assert np.abs(lam).max() < 1e5
+    assert (J @ (lam.astype(np.float32) @ J)).min() >= -1e-3 * np.linalg.norm(J, axis=1).max() ** 2
 
 
 def test_opposite_gradients_leave_nothing_to_do(solve):

@@ -118,6 +118,8 @@ def read_losses(
         raise TypeError(f"losses must be a dict with the names {list(names)}, as before, got {type(losses).__name__}")
     if not result.present:
         raise ValueError("losses must hold at least one objective, got none")
+    if names is None and count is not None and isinstance(losses, Mapping):
+        raise TypeError("losses must come without names, as before, got a dict: in which order are its objectives?")
     if count is not None and len(result.roots) != count:
         raise ValueError(
             f"losses must hold {count} objectives, as before, got {len(result.roots)}; "

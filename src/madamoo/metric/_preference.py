@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -149,6 +150,18 @@ class PreferenceMetric:
         self.used: str | None = None  # the estimator in use, once the first step has been taken
         self.constant: dict[int, float] = {}  # lambda_i of the objectives in the collapsed average
         self.norms: dict[int, float] = {}  # |g_i| as last measured, if the averages are normalised
+
+        self._owner: weakref.ref[Any] | None = None
+
+    def claim(self, owner: object) -> None:
+        """Belong to ``owner``: two optimizers in turn would each have half of the steps, and the other's counts."""
+        current = None if self._owner is None else self._owner()
+        if current is not None and current is not owner:
+            raise ValueError("this PreferenceMetric is in use by another optimizer: build one for each")
+        self._owner = weakref.ref(owner)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_owner": None}  # a copy is free
 
     def __repr__(self) -> str:
         options = ["estimator", "beta", "eps", "rampup", "ramp", "bias_correction", "floor", "every", "dtype", "seed"]

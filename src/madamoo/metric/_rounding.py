@@ -26,9 +26,12 @@ def decayed(row: Tensor, scale: float, decay: float, product: Product, bits: Ten
     a, b, c = product
     scale *= decay
     x = row if bits is None else row.to(a.dtype)
-    if scale < SMALLEST_SCALE and row.dtype is not torch.float8_e5m2:
-        x.mul_(scale)
-        scale = 1.0
+    least, unit = SMALLEST_SCALE, 1.0
+    if row.dtype is torch.float8_e5m2:  # with a smaller scale the product would be too large for it
+        least = unit = max(FAINTEST, c * _largest(a) * _largest(b) / HIGHEST)
+    if scale < least:
+        x.mul_(scale / unit)
+        scale = unit
     x.addcmul_(a, b, value=c / scale)
     if bits is None:
         return scale
@@ -42,10 +45,14 @@ def decayed(row: Tensor, scale: float, decay: float, product: Product, bits: Ten
 
 def _into_range(x: Tensor, scale: float) -> float:
     """The power of two that brings the largest entry to where float8 has the most room on both sides."""
-    largest = float(x.abs().amax()) if x.numel() else 0.0
+    largest = _largest(x)
     if largest == 0.0 or LOWEST <= largest <= HIGHEST:
         return 1.0
     return float(min(2.0 ** (13 - math.frexp(largest)[1]), scale / FAINTEST))
+
+
+def _largest(x: Tensor) -> float:
+    return float(x.abs().amax()) if x.numel() else 0.0
 
 
 def random_bits(like: Tensor, noise: torch.Generator | None) -> Tensor | None:

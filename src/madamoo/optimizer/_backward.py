@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ def trainable(opt: MultiObjective) -> list[Tensor]:
     params = [p for group in opt.param_groups for p in group["params"] if p.requires_grad]
     if not params:
         raise ValueError("no parameter of the optimizer requires a gradient")
+    if any(p.is_complex() for p in params):
+        raise TypeError("complex parameters are not supported: train their torch.view_as_real")
     return params
 
 
@@ -47,7 +50,14 @@ def was_cleared(pending: Pending, params: list[Tensor]) -> bool:
     """Whether the gradients were cleared behind our back (model.zero_grad()), and with them what is pending."""
     gradients = [p.grad for p in params if p.grad is not None]
     touched = any(g._version != pending.versions.get(g) for g in gradients)  # zeros of our own making are no sign
-    return not gradients or (touched and not any(bool(g.any()) for g in gradients))
+    return not gradients or (touched and not pending.vanishes and not any(bool(g.any()) for g in gradients))
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[None]:
+    """Products of gradients are not for autocast, in whose region the user may well call us."""
+    if not torch.amp.is_autocast_available(device.type):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
 
 
 def read_preference(opt: MultiObjective, preference: Any, batch: Losses, pending: Pending | None) -> Tensor | None:
@@ -81,7 +91,7 @@ def advance(
     measurement = _measure(opt, batch) if before is None else before.measurement
     opaque = opt.run.opaque
     if opaque is None:  # one loss alone does not show that it was picked from a vector: doubt counts as opaque
-        opaque = batch.is_opaque() or len(batch.present) < len(batch.values)
+        opaque = batch.is_opaque() or len(batch.present) == 1 < len(batch.values)
     after = Pending(params, batch.names, values, preference, measurement, opaque)
     if not bool(torch.isfinite(batch.values[list(batch.present)]).all()):
         return replace(after, failed=True)
@@ -274,6 +284,7 @@ def write(opt: MultiObjective, after: Pending, params: list[Tensor], scale: floa
         if after.solver.per_coordinate and follows:
             mask = after.solver.masks(rows.stack.to(dtype), rows.keys)
         directions.append(combine(rows, weights if follows else ones, dtype, mask))
+    after.vanishes = not any(bool(x.d[:64].any()) or bool(x.d.any()) for x in directions)  # rarely more than one look
     factor = clip_factor(directions, opt.max_norm)
     directions = [x.scaled(factor) for x in directions]
     if metric is not None and measurement is not None:

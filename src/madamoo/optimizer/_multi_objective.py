@@ -17,7 +17,7 @@ from .. import solvers
 from ..gradients import FeaturesT, LossesT, are_same, check_names, cut_at, read_losses
 from ..metric import PreferenceMetric
 from ..solvers import Solver
-from ._backward import advance, read_preference, read_scale, refuse, trainable, was_cleared, write
+from ._backward import advance, full_precision, read_preference, read_scale, refuse, trainable, was_cleared, write
 from ._checkpoint import load_state, save_state
 from ._run import Run
 
@@ -182,6 +182,8 @@ class MultiObjective(Optimizer):
         else:
             batch = read_losses(losses, pending.names, len(pending.values))
         vector = read_preference(self, preference, batch, pending)
+        if self.metric is not None:
+            self.metric.claim(run)
         if pending is not None and pending.failed:
             return
         if self.gram == "features" and (features is None or pending is not None):
@@ -189,7 +191,7 @@ class MultiObjective(Optimizer):
             raise ValueError(f"gram='features' takes one backward(losses, features=...) a step, got {found}")
         cut = None if features is None else cut_at(features, batch, params)
         scale = read_scale(scaler, params[0].device)
-        with torch.no_grad():
+        with torch.no_grad(), full_precision(params[0].device):
             after = advance(self, pending, batch, vector, params, scale, retain_graph, cut)
             if after.failed:
                 refuse(self, after, params, scaler)
@@ -288,7 +290,7 @@ class MultiObjective(Optimizer):
         metric, measurement = self.metric, pending.measurement
         if metric is not None and measurement is not None:
             assert pending.weights is not None
-            with torch.no_grad():
+            with torch.no_grad(), full_precision(pending.params[0].device):
                 metric.begin_update(measurement)
                 for x, beta in pending.directions:
                     metric.update(x, beta, measurement)

@@ -31,6 +31,7 @@ class Pending:
     weights: Tensor | None = None
     directions: list[tuple[Direction, float]] = field(default_factory=list)  # each with its beta
     versions: dict[Tensor, int] = field(default_factory=dict)  # of the gradients, as they were written
+    vanishes: bool = False  # whether the direction is zero everywhere
     failed: bool = False
 
     @cached_property

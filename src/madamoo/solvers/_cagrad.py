@@ -8,6 +8,8 @@ from ._base import Solver
 from ._checks import check_positive
 from ._qp import Array, Program
 
+TINY = 1e-5  # of the longest gradient: below it ||g_w|| counts as zero, or s / ||g_w|| would amplify rounding
+
 
 class CAGrad(Solver):
     """Conflict-averse gradient descent (`Liu et al., 2021 <https://arxiv.org/abs/2110.14048>`_).
@@ -51,12 +53,12 @@ def _cagrad(K: Array, c: float) -> Array:
         if abs(norm - t) <= 1e-12 * t:
             break
         low, high = (t, high) if norm > t else (low, t)
-        t = _root_on(program, support)
+        t = max(_root_on(program, support), 0.1 * TINY)
         if not low < t < high:
             t = 2 * low if high == np.inf else 0.5 * (low + high)
-        if high < np.inf and high - low <= max(1e-14 * high, 1e-8):
+        if high < np.inf and high - low <= max(1e-14 * high, 0.1 * TINY):
             break
-    if norm > 1e-7:
+    if norm > TINY:
         return mean + s / norm * w
     # The hull of the gradients holds zero. As t falls to 0, s / ||g_w|| w tends to s v, and a multiple of u whose
     # gradients cancel.
