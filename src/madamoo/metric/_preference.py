@@ -203,7 +203,8 @@ class PreferenceMetric:
             return Measurement(estimator, active)
         generator = torch.Generator()
         generator.set_state(self.generator.get_state())
-        i, j = (objectives[k] for k in torch.randint(len(objectives), (2,), generator=generator).tolist())
+        drawn = torch.randint(len(objectives), (2,), generator=generator, device=generator.device).tolist()
+        i, j = (objectives[k] for k in drawn)
         return Measurement(estimator, True, (min(i, j), max(i, j)), generator.get_state())
 
     def settle(

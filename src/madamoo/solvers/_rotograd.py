@@ -51,7 +51,8 @@ class RotoGrad(Solver):
         if count is None:
             raise ValueError("rotate needs the number of objectives: build the solver as RotoGrad(n_objectives=...)")
         if self.rotations is None:
-            self.rotations = torch.eye(features.shape[-1]).repeat(count, 1, 1).to(features.detach())
+            unit = torch.eye(features.shape[-1], dtype=features.dtype, device=features.device)
+            self.rotations = unit.repeat(count, 1, 1)
         turned = [features @ R.T for R in self.rotations.to(features)]
         if torch.is_grad_enabled() and features.requires_grad:
             call = object()
