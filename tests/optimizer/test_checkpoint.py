@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers import CASES, Net, adam, inf_loss, preference, same, snapshot, train, wrap
+from helpers import CASES, Net, adam, inf_loss, metric, preference, same, snapshot, train, wrap
 from madamoo import MultiObjective, solvers
 
 BEFORE, AFTER = 2, 2
@@ -195,6 +195,41 @@ def test_a_checkpoint_that_lacks_a_piece_is_refused(solver, estimator, steps):
         except (Exception, pytest.fail.Exception) as error:
             wrong[(*place, name)] = repr(error)
     assert wrong == {}
+
+
+DAMAGE = {
+    "skipped": lambda own: own.update(skipped=None),
+    "reach": lambda own: own.update(reach=None),
+    "reach of a parameter": lambda own: own["reach"].update({0: None}),
+    "blocks": lambda own: own.update(blocks=None),
+    "block of a parameter that is not": lambda own: own["blocks"].append([99]),
+    "solver": lambda own: own.update(solver=None),
+    "steps": lambda own: own["metric"].update(steps=None),
+    "constant": lambda own: own["metric"].update(constant=None),
+    "norms": lambda own: own["metric"].update(norms=None),
+    "generator": lambda own: own["metric"].update(generator=None),
+    "generator cut": lambda own: own["metric"].update(generator=own["metric"]["generator"][:-1]),
+    "noise cut": lambda own: own["metric"].update(noise=own["metric"]["noise"][:-1]),
+    "averages": lambda own: own["metric"].update(averages=None),
+    "averages of one of a block": lambda own: own["metric"]["averages"].pop(own["blocks"][0][0]),
+    "averages of a parameter": lambda own: own["metric"]["averages"].update({0: None}),
+    "pairs": lambda own: own["metric"]["averages"][1].update(pairs=[None] * len(own["metric"]["averages"][1]["pairs"])),
+    "scale": lambda own: own["metric"]["averages"][1].update(scale=None),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("solver, estimator", [("uw", "full"), ("famo", "separable"), ("rlw", "pair"), ("ls", "auto")])
+def test_a_damaged_checkpoint_is_refused_whole(solver, estimator, damage):
+    net = Net(dtype=torch.float32)
+    opt = MultiObjective(adam(net), solvers.get(solver), metric(estimator, dtype=torch.bfloat16, normalise=True))
+    train(net, opt, 9)  # by then every block has averages, whatever was drawn
+    state = copy.deepcopy(opt.state_dict())
+    assert len(state["multi_objective"]["blocks"][0]) > 1
+    train(net, opt, 2)
+    DAMAGE[damage](state["multi_objective"])
+    _refuses(net, opt, state, "of the checkpoint is damaged")
+    train(net, opt, 1)
 
 
 def test_the_state_of_the_inner_optimizer_alone_is_refused():

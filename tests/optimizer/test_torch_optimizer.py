@@ -51,6 +51,32 @@ def test_without_a_metric_ls_is_plain_training_on_the_weighted_sum(inner, dtype)
     close_params(net, plain, rtol=ulps, atol=ulps)
 
 
+@pytest.mark.parametrize(("solver", "estimator"), COVER)
+def test_the_default_device_does_not_matter(solver, estimator):
+    """A model on the CPU trains the same where tensors are made elsewhere unless told; "meta" has no values."""
+
+    def sgd(net):
+        return torch.optim.SGD(net.parameters(), lr=0.1)
+
+    found = []
+    for device in ("cpu", "meta"):
+        net = Net()
+        with torch.device(device):
+            opt = wrap(net, solver, estimator, inner=sgd)
+            vector = [0.2, 0.3, 0.5] if opt.solver.uses_preference else None
+            for t in range(3):
+                with torch.device("cpu"):
+                    losses = net.losses(t)
+                opt.zero_grad()
+                opt.backward([None, *losses[1:]] if t == 1 else losses, vector)
+                opt.step()
+            resumed = wrap(net, solver, estimator, inner=sgd)
+            resumed.load_state_dict(opt.state_dict())
+            assert same(snapshot(net, resumed), snapshot(net, opt))
+        found.append(snapshot(net, opt))
+    assert same(*found)
+
+
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_scheduler_on_the_wrapper_equals_scheduler_on_the_inner_optimizer(scheduler):
     nets = [Net(), Net()]

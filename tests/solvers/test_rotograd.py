@@ -95,6 +95,58 @@ def test_micro_batches_are_one_batch():
     torch.testing.assert_close(*results, rtol=1e-9, atol=1e-12)
 
 
+def at_features(net, k, batches):
+    """The gradient of objective k by the features of these batches, end to end."""
+    features = [net.trunk(x) for x in batches]
+    losses = [(10.0**k) * (net.heads[k](z) - k).square().mean() for z in features]
+    return torch.cat(torch.autograd.grad(sum(losses), features))
+
+
+def test_a_micro_batch_that_lacks_objectives_counts_for_norms_and_not_for_rotations():
+    """Objective 0 has more samples than the others: its norm is over all of its own, v_n over the common ones."""
+    whole, more = batch(0), batch(1, n=8)
+    rotations = []
+    for extra in (False, True):
+        solver = RotoGrad(COUNT)
+        net = Net(solver)
+        opt = optimizer(net, solver)
+        opt.backward(net.losses(whole))
+        if extra:
+            opt.backward([net.losses(more)[0], None, None])
+            norms = torch.stack([at_features(net, k, [whole, more][: 1 + (k == 0)]).norm() for k in range(COUNT)])
+            torch.testing.assert_close(opt.weights, norms.mean() / norms)
+        opt.step()
+        rotations.append(solver.rotations)
+    torch.testing.assert_close(*rotations)
+
+
+def test_micro_batches_without_a_common_sample_turn_nothing():
+    solver = RotoGrad(COUNT)
+    net = Net(solver)
+    opt = optimizer(net, solver)
+    for k in range(COUNT):
+        opt.backward([loss if i == k else None for i, loss in enumerate(net.losses(batch(k)))])
+    norms = torch.stack([at_features(net, k, [batch(k)]).norm() for k in range(COUNT)])
+    torch.testing.assert_close(opt.weights, norms.mean() / norms)
+    opt.step()
+    assert all(torch.equal(R, torch.eye(FEATURES, dtype=torch.float64)) for R in solver.rotations)
+
+
+def test_objectives_of_one_batch_may_come_one_by_one():
+    results = []
+    for together in (True, False):
+        solver = RotoGrad(COUNT)
+        net = Net(solver)
+        opt = optimizer(net, solver)
+        losses = net.losses(batch())
+        for chosen in [range(COUNT)] if together else [[k] for k in range(COUNT)]:
+            opt.backward([loss if i in chosen else None for i, loss in enumerate(losses)], retain_graph=True)
+        opt.step()
+        results.append([*solver.rotations, *(p.detach() for p in net.parameters())])
+    torch.testing.assert_close(*results)
+    assert not torch.equal(results[0][0], torch.eye(FEATURES, dtype=torch.float64))
+
+
 @pytest.mark.parametrize("clear", [True, False])
 def test_a_step_that_is_not_taken_leaves_no_trace(clear):
     states = []

@@ -104,6 +104,27 @@ def test_weights_are_bounded_where_only_rounding_tells_gradients_apart():
             assert np.linalg.norm(weights @ J - expected) < 1e-2 * np.linalg.norm(J, axis=1).mean()
 
 
+@pytest.mark.parametrize("rank", [5, 10, 20])
+def test_the_sure_method_stops_where_only_rounding_is_left(monkeypatch, rank):
+    """For each of the 40 rows, fewer systems than there are places."""
+    solve_system, systems = np.linalg.solve, []
+
+    def count(A, b):
+        if A.ndim == 2:  # those of all rows together are not its own
+            systems.append(A)
+        return solve_system(A, b)
+
+    monkeypatch.setattr(np.linalg, "solve", count)
+    for seed in range(3):
+        J = np.random.default_rng(seed).standard_normal((40, rank)).astype(np.float32)
+        K, J = (J @ J.T).astype(np.float64), J.astype(np.float64)  # of rank 40, by its rounding
+        systems.clear()
+        weights = UPGrad().weights(torch.ones(40, dtype=torch.float64), torch.from_numpy(K)).numpy()
+        assert 40 < len(systems) < 40 * 40
+        expected = sum(projection(J, g / 40) for g in J)
+        assert np.linalg.norm(weights @ J - expected) < 1e-2 * np.linalg.norm(J, axis=1).mean()
+
+
 def test_without_conflict_the_weights_are_the_given_ones():
     J = np.abs(gradients("plain", 4))
     for make in (UPGrad, DualProj):

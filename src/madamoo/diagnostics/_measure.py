@@ -43,7 +43,7 @@ class Sums:
 
     def __init__(self, count: int, size: int) -> None:
         def zeros(*shape: int) -> Tensor:
-            return torch.zeros(shape, dtype=torch.float64)
+            return torch.zeros(shape, dtype=torch.float64, device="cpu")
 
         self.stride = max(1, math.ceil(size / SAMPLE))
         self.known = set(METRICS)  # in every piece so far
@@ -55,7 +55,7 @@ class Sums:
         self.samples: dict[str, list[Tensor]] = {name: [] for name in DIAGONAL}
         self.logs = zeros(7)  # of v_hat and C: n, |a - b|, a, b, a^2, b^2, ab
         self.active, self.floored, self.below = 0, 0, 0
-        self._workspace = torch.empty(0, dtype=torch.float64)
+        self._workspace = torch.empty(0, dtype=torch.float64, device="cpu")
 
     @property
     def positive(self) -> Tensor:
@@ -64,7 +64,7 @@ class Sums:
 
     def add(self, piece: Piece) -> None:
         self.known -= set(DIAGONAL) - set(piece.images)
-        index = torch.tensor(piece.keys)
+        index = torch.tensor(piece.keys, device="cpu")
         for start in range(0, piece.d.numel(), CHUNK):
             part = slice(start, start + CHUNK)
 

@@ -100,7 +100,7 @@ def _is_cleared(params: Sequence[Tensor]) -> bool:
 def _read_weights(weights: Any, batch: Losses) -> Tensor:
     count = len(batch.roots)
     if weights is None:
-        return torch.full((count,), 1.0 / count, dtype=torch.float64)
+        return torch.full((count,), 1.0 / count, dtype=torch.float64, device="cpu")
     if isinstance(weights, Mapping):
         if batch.names is None or set(weights) != set(batch.names):
             raise ValueError(f"weights must name the objectives {batch.names}, got {sorted(weights)}")

@@ -201,9 +201,9 @@ def _values(losses: Sequence[Tensor | None]) -> Tensor:
     found = [loss.reshape(()) for loss in losses if loss is not None]
     if len({(v.device, v.dtype) for v in found}) > 1:
         found = [v.to("cpu", torch.float64) for v in found]
-    values = torch.stack(found).to("cpu", torch.float64) if found else torch.empty(0, dtype=torch.float64)
+    values = torch.stack(found).to("cpu", torch.float64) if found else torch.empty(0, dtype=torch.float64, device="cpu")
     if len(found) == len(losses):
         return values
-    result = torch.full((len(losses),), torch.nan, dtype=torch.float64)
+    result = torch.full((len(losses),), torch.nan, dtype=torch.float64, device="cpu")
     result[[i for i, loss in enumerate(losses) if loss is not None]] = values
     return result

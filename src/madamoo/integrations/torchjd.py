@@ -95,7 +95,8 @@ class TorchJD(Solver):
         saved = {key for key in state_dict if key.startswith(f"{prefix}weighting.")}
         own = {f"{prefix}weighting.{key}" for key in self.weighting.state_dict()}
         if saved - own:
-            self._call(torch.eye(state_dict[f"{prefix}_extra_state"]["n_objectives"], dtype=torch.float64))
+            count = state_dict[f"{prefix}_extra_state"]["n_objectives"]
+            self._call(torch.eye(count, dtype=torch.float64, device="cpu"))
         elif own - saved and isinstance(self.weighting, Stateful):
             self.weighting.reset()
         super()._load_from_state_dict(state_dict, prefix, *args)

@@ -216,7 +216,8 @@ class PreferenceMetric:
             return Measurement(estimator, active)
         generator = torch.Generator()
         generator.set_state(self.generator.get_state())
-        i, j = (objectives[k] for k in torch.randint(len(objectives), (2,), generator=generator).tolist())
+        drawn = torch.randint(len(objectives), (2,), generator=generator, device=generator.device).tolist()
+        i, j = (objectives[k] for k in drawn)
         return Measurement(estimator, True, (min(i, j), max(i, j)), generator.get_state())
 
     def settle(
@@ -395,19 +396,29 @@ class PreferenceMetric:
             except ValueError as error:
                 raise ValueError(f"the checkpoint's averages of parameter {index} {error}") from None
 
-    def load_state_dict(self, state: dict[str, Any], params: Sequence[Tensor]) -> None:
-        self.steps, self.wait = state["steps"], state["wait"]
-        self.generator.set_state(state["generator"].cpu())
-        self.used = state["estimator"]
-        self.constant = dict(state["constant"])
-        self.norms = dict(state.get("norms", {}))
-        if self.rounds:
-            self.noise.set_state(state["noise"].cpu())
-        self.averages = Store()
-        make = self._maker(self.used)
+    def load_state_dict(
+        self, state: dict[str, Any], params: Sequence[Tensor], blocks: Iterable[tuple[Tensor, ...]] = ()
+    ) -> None:
+        """Take on such a state, with the averages of each of the ``blocks`` joined; after an error, nothing of it."""
+        averages, make = Store(), self._maker(state["estimator"])
         for index, entry in state["averages"].items():
             param = params[index]
-            self.averages.take((param,), make).load_state_dict(entry, self.compute_dtype(param))
+            averages.take((param,), make).load_state_dict(entry, self.compute_dtype(param))
+        for block in blocks:
+            if any(param in averages for param in block):
+                averages.take(block, make)
+        generator = _generator(state["generator"])
+        noise = _generator(state["noise"]) if self.rounds else self.noise
+        constant, norms = dict(state["constant"]), dict(state.get("norms", {}))
+        self.steps, self.wait, self.used = int(state["steps"]), int(state["wait"]), state["estimator"]
+        self.generator, self.noise = generator, noise
+        self.averages, self.constant, self.norms = averages, constant, norms
+
+
+def _generator(state: Tensor) -> torch.Generator:
+    result = torch.Generator()
+    result.set_state(state.cpu())
+    return result
 
 
 def _rampup_steps(rampup: int | float, total_steps: int | None) -> int:

@@ -50,7 +50,7 @@ class ReferenceMetric:
         C = torch.maximum(C, (1 - self.beta) * d * d) if self.floor else torch.clamp(C, min=0)
         root = torch.sqrt(C + self.eps)
         alpha = min(1.0, self.t / self.rampup) if self.rampup else 1.0
-        s = torch.ones(())
+        s = d.new_ones(())
         if self.ramp != "paper" and d.numel():
             s = root.max() if self.ramp == "largest" else root.mean()
         M = alpha * root + (1 - alpha) * s

@@ -62,7 +62,7 @@ def random_bits(like: Tensor, noise: torch.Generator | None) -> Tensor | None:
     if noise is None:
         raise ValueError(f"averages in {like.dtype} need a generator to round them")
     if like.device.type != "cpu":  # the generator that is saved lives on the CPU
-        seed = int(torch.randint(2**62, (), generator=noise))
+        seed = int(torch.randint(2**62, (), generator=noise, device=noise.device))
         noise = torch.Generator(like.device).manual_seed(seed)
     size = like.shape[-1]
     words = torch.empty((size + 3) // 4, dtype=torch.int64, device=like.device)

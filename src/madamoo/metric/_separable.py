@@ -171,7 +171,7 @@ class Separable(Averages):
             return S, T
         if "products" not in x.memo:
             at = {key: r for r, key in enumerate(x.keys)}
-            first, second = (torch.tensor([at[pair[side]] for pair in measured]) for side in (0, 1))
+            first, second = torch.tensor([[at[k] for k in pair] for pair in measured], device=x.rows.device).T
             products = groups.gram(x.rows)[:, first, second].T
             x.memo["products"] = products, groups.gram(x.d.unsqueeze(0)).flatten()
         K, square = x.memo["products"]
@@ -184,7 +184,7 @@ class Separable(Averages):
         if pairs == measured:
             return torch.lerp(S, K, 1.0 - beta), T
         slot = {pair: e for e, pair in enumerate(pairs)}
-        chosen = torch.tensor([slot[pair] for pair in measured])
+        chosen = torch.tensor([slot[pair] for pair in measured], device=S.device)
         return S.index_copy(0, chosen, torch.lerp(S[chosen], K, 1.0 - beta)), T
 
     def _groups(self, count: int) -> Groups:

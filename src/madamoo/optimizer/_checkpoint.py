@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -46,31 +48,45 @@ def save_state(opt: MultiObjective) -> dict[str, Any]:
 
 
 def load_state(opt: MultiObjective, state: dict[str, Any]) -> None:
-    """Check everything first, then load: after an error the optimizer is what it was."""
+    """Make everything first, on copies, then take it on: after an error the optimizer is what it was."""
     params = _all_params(opt)
-    own = _check(opt, state, params)
-    # Into copies first: torch checks its own parts only while it loads them.
-    solver = copy.deepcopy(opt.solver)
-    try:
-        solver.load_state_dict(own["solver"])
-    except (RuntimeError, KeyError, AttributeError) as error:
-        raise ValueError(f"the checkpoint's solver state does not fit {type(solver).__name__}: {error}") from error
+    with _reading("a piece"):
+        own = _check(opt, state, params)
+        names = None if own["objectives"] is None else tuple(own["objectives"])
+        skipped = int(own["skipped"])
+    with _reading("'reach'"):
+        reach = {params[i]: frozenset(keys) for i, keys in own["reach"].items()}
+    with _reading("'blocks'"):
+        blocks = [tuple(params[i] for i in numbers) for numbers in own["blocks"]]
+    with _reading("the solver's state"):
+        copy.deepcopy(opt.solver).load_state_dict(own["solver"])
+    metric = copy.copy(opt.metric)
+    if metric is not None:
+        with _reading("the metric's state"):
+            metric.load_state_dict(own["metric"], params, blocks)
 
     opt.optimizer.load_state_dict({key: value for key, value in state.items() if key != KEY})
     opt.solver.load_state_dict(own["solver"])
     if opt.metric is not None:
-        opt.metric.load_state_dict(own["metric"], params)
+        vars(opt.metric).update(vars(metric))
     run = opt.run
     run.pending = None
-    run.count = own["n_objectives"]
-    run.names = None if own["objectives"] is None else tuple(own["objectives"])
-    run.skipped, run.opaque = own["skipped"], own["opaque"]
+    run.count, run.names = own["n_objectives"], names
+    run.skipped, run.opaque = skipped, own["opaque"]
     run.reach.clear()
-    run.reach.update({params[i]: frozenset(keys) for i, keys in own["reach"].items()})
+    run.reach.update(reach)
     run.blocks.clear()
-    for numbers in own["blocks"]:
-        block = tuple(params[i] for i in numbers)
+    for block in blocks:
         run.blocks.update(dict.fromkeys(block, block))
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """Whatever fails on a state that is not what it should be is an error of the checkpoint."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError) as error:
+        raise ValueError(f"{what} of the checkpoint is damaged or does not fit: {error}") from error
 
 
 def _check(opt: MultiObjective, state: dict[str, Any], params: list[Tensor]) -> dict[str, Any]:

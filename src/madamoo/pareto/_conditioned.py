@@ -22,7 +22,9 @@ Vector: TypeAlias = Sequence[float] | Tensor | npt.NDArray[Any]
 def check_preference(preference: Any, count: int) -> Tensor:
     """A point of the simplex, [count], as a float64 tensor on the CPU; a copy, with its graph if it has one."""
     try:
-        given = preference if isinstance(preference, Tensor) else torch.tensor(preference, dtype=torch.float64)
+        given = preference
+        if not isinstance(preference, Tensor):
+            given = torch.tensor(preference, dtype=torch.float64, device="cpu")
         result = given.to("cpu", torch.float64, copy=True)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"preference must be {count} numbers, one for each objective, got {preference!r}") from error

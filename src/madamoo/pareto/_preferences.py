@@ -29,7 +29,8 @@ def rays(n_objectives: int, count: int) -> Tensor:
     if n_objectives == 2:
         return lattice(2, count - 1)
     if count == n_objectives + 1:
-        return torch.cat([torch.eye(n_objectives), torch.full((1, n_objectives), 1 / n_objectives)])
+        eye = torch.eye(n_objectives, device="cpu")
+        return torch.cat([eye, torch.full_like(eye[:1], 1 / n_objectives)])
     for order in counting(1):
         size = lattice_size(n_objectives, order)
         if size == count:
@@ -60,7 +61,7 @@ def lattice(n_objectives: int, order: int) -> Tensor:
 
 def grid(n_objectives: int, order: int) -> Tensor:
     """:func:`lattice` in float64."""
-    return torch.tensor(list(_compositions(order, n_objectives)), dtype=torch.float64) / order
+    return torch.tensor(list(_compositions(order, n_objectives)), dtype=torch.float64, device="cpu") / order
 
 
 def lattice_size(n_objectives: int, order: int) -> int:

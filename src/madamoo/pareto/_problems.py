@@ -80,7 +80,8 @@ class Problem:
     def point(self, start: Sequence[float] | Tensor | None = None, seed: int = 0) -> Point:
         """A module whose only parameter is x; drawn from a normal distribution where no start is given."""
         if start is None:
-            x = torch.randn(self.dim, generator=torch.Generator().manual_seed(seed))
+            x = torch.randn(self.dim, generator=torch.Generator().manual_seed(seed), device="cpu")
+            x = x.to(torch.get_default_device())  # as any other module
         else:
             x = torch.as_tensor(start, dtype=None if isinstance(start, Tensor) else torch.get_default_dtype())
             if x.shape != (self.dim,):

@@ -205,7 +205,8 @@ class FixedRays(Sampler):
     def draw(self, progress: float) -> Tensor:
         while len(self.remaining) < self.count:
             n = len(self.rays)
-            self.remaining += torch.randperm(n, generator=self.generator).tolist() if self.shuffle else range(n)
+            order = torch.randperm(n, generator=self.generator, device="cpu").tolist() if self.shuffle else range(n)
+            self.remaining += order
         now, self.remaining = self.remaining[: self.count], self.remaining[self.count :]
         return self.rays[now]
 

@@ -104,12 +104,16 @@ class Solver(nn.Module):
     def ensure(self, count: int) -> None:
         """Set up for ``count`` objectives, or check that this is what it was set up for."""
         if self.n_objectives is None:
-            self.setup(count)
+            self._make_buffers(count)
             self.n_objectives = count
         elif self.n_objectives != count:
             raise ValueError(
                 f"{type(self).__name__} was set up for {self.n_objectives} objectives, got {count}; use a new solver"
             )
+
+    def _make_buffers(self, count: int) -> None:
+        with torch.device("cpu"):  # where losses and Gram matrix are, whatever torch's default device
+            self.setup(count)
 
     def _checked(self, weights: Tensor, count: int) -> Tensor:
         if weights.shape != (count,):
@@ -146,7 +150,7 @@ class Solver(nn.Module):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         count = state_dict.get(f"{prefix}_extra_state", {}).get("n_objectives")
         if count is not None and self.n_objectives is None:
-            self.setup(count)
+            self._make_buffers(count)
         elif count is None and self.n_objectives is not None:  # back to before the first step
             for name in [name for name in self._buffers if f"{prefix}{name}" not in state_dict]:
                 del self._buffers[name]

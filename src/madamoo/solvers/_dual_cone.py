@@ -78,6 +78,9 @@ def _grow(S: Array, q: Array, z: Array) -> Array:
             # Go there as far as all stay positive, and drop what becomes zero on the way.
             now = z[free]
             ratio = np.where(target > 0, np.inf, now / np.maximum(now - target, 1e-300))
+            if ratio.min() == 0.0:
+                # The new place has to go at once, which only rounding brings about: it would come back for ever.
+                return z
             z[free] = np.where(ratio > ratio.min(), now + ratio.min() * (target - now), 0.0)
             free = [k for k in free if z[k] > 0]
         y = S @ z + q

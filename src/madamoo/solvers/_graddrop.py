@@ -41,7 +41,7 @@ class GradDrop(Solver):
     def masks(self, rows: Tensor, keys: Sequence[int]) -> Tensor:
         total = rows.abs().sum(0)
         purity = 0.5 * (1.0 + torch.where(total > 0, rows.sum(0) / total, 0.0))
-        draw = torch.rand(purity.shape, generator=self.generator).to(purity)
+        draw = torch.rand(purity.shape, generator=self.generator, device="cpu").to(purity)
         mask = torch.where(purity > draw, rows > 0, rows < 0).to(rows)
         if self.leak is None:
             return mask

@@ -42,6 +42,6 @@ def impartial(gram: Tensor) -> Tensor:
         x = V @ ((alive @ V) / values) * alive
     # sum x = ||sum x_i u_i||^2. Where it is zero, the gradients are, or no direction suits them all.
     if x.sum() <= 1e-12:
-        return torch.full((count,), 0.0 if alive.any() else 1.0 / count, dtype=torch.float64)
+        return torch.full((count,), 0.0 if alive.any() else 1.0 / count, dtype=torch.float64, device="cpu")
     x /= n
     return torch.from_numpy(x / max(x.sum(), 0.1 * np.abs(x).sum()))

@@ -51,6 +51,6 @@ def meetings(count: int, generator: torch.Generator | None) -> NDArray[np.intp]:
     if generator is None:
         keys = np.tile(np.arange(float(count)), (count, 1))
     else:
-        keys = torch.rand(count, count, generator=generator, dtype=torch.float64).numpy()
+        keys = torch.rand(count, count, generator=generator, dtype=torch.float64, device=generator.device).numpy()
     np.fill_diagonal(keys, count)
     return keys.argsort(axis=1)[:, :-1]

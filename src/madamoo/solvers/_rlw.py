@@ -22,8 +22,8 @@ class RLW(Solver):
 
     def weights(self, losses: Tensor, gram: Tensor | None = None, preference: Tensor | None = None) -> Tensor:
         if self.distribution == "normal":
-            draw = torch.randn(len(losses), generator=self.generator, dtype=torch.float64).softmax(0)
+            draw = torch.randn(len(losses), generator=self.generator, dtype=torch.float64, device="cpu").softmax(0)
         else:  # exponential draws, divided by their sum, are Dirichlet(1, ..., 1)
-            draw = torch.empty(len(losses), dtype=torch.float64).exponential_(generator=self.generator)
+            draw = torch.empty(len(losses), dtype=torch.float64, device="cpu").exponential_(generator=self.generator)
             draw = draw / draw.sum()
         return draw.to(losses)

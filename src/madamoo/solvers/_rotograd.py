@@ -37,7 +37,7 @@ class RotoGrad(Solver):
         super().__init__()
         self.expected = n_objectives
         self.lr = check_positive("lr", lr)
-        self.gathered: dict[int, list[Tensor]] = {}
+        self.gathered: dict[object, dict[int, Tensor]] = {}  # for each call of rotate, G_k of its samples
         self.register_buffer("rotations", None)
 
     def setup(self, n_objectives: int) -> None:
@@ -51,28 +51,38 @@ class RotoGrad(Solver):
         if count is None:
             raise ValueError("rotate needs the number of objectives: build the solver as RotoGrad(n_objectives=...)")
         if self.rotations is None:
-            self.rotations = torch.eye(features.shape[-1]).repeat(count, 1, 1).to(features.detach())
+            unit = torch.eye(features.shape[-1], dtype=features.dtype, device=features.device)
+            self.rotations = unit.repeat(count, 1, 1)
         turned = [features @ R.T for R in self.rotations.to(features)]
         if torch.is_grad_enabled() and features.requires_grad:
+            call = object()
             for k, r in enumerate(turned):
-                r.register_hook(lambda gradient, k=k: self.gathered.setdefault(k, []).append(gradient.detach()))
+                r.register_hook(lambda gradient, k=k: self._gather(call, k, gradient.detach()))
         return turned
+
+    def _gather(self, call: object, k: int, gradient: Tensor) -> None:
+        found = self.gathered.setdefault(call, {})
+        found[k] = found[k] + gradient if k in found else gradient
 
     def weights(self, losses: Tensor, gram: Tensor | None = None, preference: Tensor | None = None) -> Tensor:
         gram = self.require(gram)
         self.ensure(len(losses))
-        gradients = {k: torch.cat([g.flatten(0, -2) for g in parts]) for k, parts in self.gathered.items()}
-        if len(gradients) == len(losses):
-            norms = torch.stack([gradients[k].double().norm() for k in sorted(gradients)]).to(losses)
-            self._turn(gradients)
+        calls = [*self.gathered.values()]
+        keys = sorted({k for found in calls for k in found})
+        if len(keys) == len(losses):
+            norms = torch.stack([_joined(calls, k).double().norm() for k in keys]).to(losses)
+            # v_n is of one sample, so a micro-batch that lacks an objective has none.
+            common = [found for found in calls if len(found) == len(keys)]
+            if common:
+                self._turn({k: _joined(common, k) for k in keys})
         else:
             norms = gram.diagonal().clamp_min(0).sqrt().to(losses)
         self.start = torch.where(self.start > 0, self.start, norms.to(self.start))
         ratio = norms / torch.where(self.start > 0, self.start, 1.0).to(norms)
         total = ratio.sum()
         share = ratio / total if total > 0 else torch.full_like(ratio, 1.0 / len(ratio))
-        common = (share * norms).sum()
-        return torch.where(norms > 0, common / norms, 0.0)
+        c = (share * norms).sum()
+        return torch.where(norms > 0, c / norms, 0.0)
 
     def _turn(self, gradients: dict[int, Tensor]) -> None:
         """One step of each rotation, R <- R exp(angle * A), A the direction in which its alignment grows fastest."""
@@ -99,3 +109,8 @@ class RotoGrad(Solver):
         if saved is not None and (self.rotations is None or self.rotations.shape != saved.shape):
             self.rotations = torch.empty_like(saved)
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def _joined(calls: list[dict[int, Tensor]], k: int) -> Tensor:
+    """The gradients of objective k at all samples that it has, [samples, F]."""
+    return torch.cat([found[k].flatten(0, -2) for found in calls if k in found])
