@@ -28,7 +28,7 @@ def test_the_line_is_true(name):
     assert ("Gram matrix" in needs) == solver.needs_gram
     assert ("preference" in needs) == solver.uses_preference
     assert passes == ("C" if solver.needs_rows else "1")
-    assert with_metric == ("C" if solver.needs_rows else "1" if solver.static else "C, or 3")
+    assert with_metric == ("1" if solver.static else "C")
     assert (of_the_step == "yes") == solver.uses_losses
     for link in re.findall(r"\((https://[^)]+)\)", reference):
         assert link in (solver.__doc__ or "")
