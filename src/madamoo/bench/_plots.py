@@ -51,7 +51,7 @@ def _gains(axes: Any, cells: Sequence[CellSummary]) -> None:
         _point(axes, cell.over_control, k - 0.16, colours[cell.benchmark], filled=False)
     axes.axvline(0.0, color=INK, linewidth=0.8)
     axes.set_yticks(range(len(cells)), [f"{cell.benchmark}  {cell.solver}" for cell in reversed(cells)])
-    axes.set_xlabel("per cent of the error gone with MAdam: over Adam (filled), over Adam twice (hollow)")
+    axes.set_xlabel("per cent of the error gone: over Adam (filled), over the control (hollow)")
 
 
 def _point(axes: Any, gain: Gain | None, y: float, colour: str, *, filled: bool) -> None:
