@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from timing import Step, mean_times, peak_bytes
+from timing import Step, mean_times, peak_bytes, tensor_bytes
 from torch import Tensor
 
 from madamoo import PreferenceMetric
@@ -107,5 +107,5 @@ def measure(case: Case, rounds: int, clock: Callable[[], float]) -> Found:
     step, metric = _metric_step(case, param)
     arms = {"metric": step, "adam": _adam_step(param), "copy": _copy_step(case, False), "all": _copy_step(case, True)}
     times = mean_times(arms, rounds, warmup=2 if case.size > 1_000_000 else 5, clock=clock)
-    held = sum(t.nbytes for a in metric.averages for t in a.tensors())
+    held = tensor_bytes([t for a in metric.averages for t in a.tensors()])
     return Found(case, times["metric"], times["adam"], times["copy"], times["all"], held, peak_bytes(step))

@@ -90,6 +90,10 @@ class Averages(ABC):
     def load_state_dict(self, state: dict[str, Any], dtype: torch.dtype) -> None:
         """Take on such a state, computing in ``dtype``."""
 
+    def needs_no_floor(self, x: Direction, measured: Sequence[Pair]) -> bool:
+        """Whether the curvature is above the floor, and above zero, by itself."""
+        return False
+
     def missing(self, measured: Sequence[Pair]) -> list[Pair]:
         known = set(self.pairs)
         return [pair for pair in measured if pair not in known]

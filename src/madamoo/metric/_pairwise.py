@@ -50,6 +50,10 @@ class Pairwise(Averages):
             return None
         return lambda columns: self._sum(x, terms, columns)
 
+    def needs_no_floor(self, x: Direction, measured: Sequence[Pair]) -> bool:
+        """So it is with a single average that is up to date."""
+        return x.complete and len(x.keys) == len(measured) == 1 and self.pairs in ([], measured)
+
     def _terms(
         self, x: Direction, measured: Sequence[Pair], beta: float, norms: Norms | None, bias_correction: bool
     ) -> Terms | None:

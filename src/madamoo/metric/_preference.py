@@ -150,7 +150,6 @@ class PreferenceMetric:
         self.used: str | None = None  # the estimator in use, once the first step has been taken
         self.constant: dict[int, float] = {}  # lambda_i of the objectives in the collapsed average
         self.norms: dict[int, float] = {}  # |g_i| as last measured, if the averages are normalised
-
         self._owner: weakref.ref[Any] | None = None
 
     def claim(self, owner: object) -> None:
@@ -295,10 +294,7 @@ class PreferenceMetric:
         """d / M for one block, with this step's gradients in the averages; the averages stay as they are."""
         averages, seen, pairs = self._measured(x, measurement)
         curvature = averages.curvature(seen, pairs, beta**self.every, measurement.norms, self.bias_correction)
-        # A single average that is up to date is above the floor, and above zero, by itself; a part of one is not.
-        single = seen.complete and len(seen.keys) == len(pairs) == 1 and averages.pairs in ([], pairs)
-        single = single and measurement.estimator not in ONE_BUFFER
-        floor = None if single else (1.0 - beta) if self.floor else 0.0
+        floor = None if averages.needs_no_floor(seen, pairs) else (1.0 - beta) if self.floor else 0.0
         out = torch.empty_like(x.d)
         for columns in self._pieces(out):
             y = seen if columns is None else seen.part(columns)

@@ -101,8 +101,7 @@ class MultiObjective(Optimizer):
                 f"{type(optimizer).__name__} evaluates its closure several times a step; that needs metric=None and a "
                 f"static solver, got {type(solver).__name__} and {metric!r}"
             )
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            _warn_of_replicas(torch.distributed.get_world_size())
+        _warn_of_replicas()
         names = None if objectives is None else check_names(objectives)
         # The base class would make parameter groups of its own; its __setstate__ makes all the rest.
         super().__setstate__(
@@ -298,8 +297,9 @@ class MultiObjective(Optimizer):
         run.tell("commit")
 
 
-def _warn_of_replicas(processes: int) -> None:
-    if processes > 1:
+def _warn_of_replicas() -> None:
+    started = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if started and (processes := torch.distributed.get_world_size()) > 1:
         warnings.warn(
             f"torch.distributed has {processes} processes, and gradients are not averaged between them: replicas of a "
             "model (DistributedDataParallel, FSDP) drift apart",
