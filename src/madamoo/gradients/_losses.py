@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -26,6 +27,7 @@ class Losses:
     roots: tuple[RootT | None, ...]
     units: tuple[Tensor | None, ...]
     names: tuple[str, ...] | None = None
+    extra: Tensor | None = None  # a scalar term of the direction that is no objective
 
     @property
     def present(self) -> tuple[int, ...]:
@@ -39,10 +41,11 @@ class Losses:
         unit = next(unit for unit in self.units if unit is not None)
         return vector.to(unit.device, torch.promote_types(unit.dtype, torch.float32))
 
-    def seeds(self, coefficients: Mapping[int, float]) -> tuple[list[RootT], list[Tensor]]:
+    def seeds(self, coefficients: Mapping[int, float], extra: float = 0.0) -> tuple[list[RootT], list[Tensor]]:
         """Outputs and output gradients with which autograd differentiates ``sum_i coefficients[i] loss_i``.
 
         A coefficient of zero stays in, so that the parameters of that objective get a gradient of zero, not none.
+        ``extra`` is the coefficient of the extra term.
         """
         outputs: list[RootT] = []
         seeds: list[Tensor] = []
@@ -54,7 +57,23 @@ class Losses:
             else:
                 outputs.append(root)
                 seeds.append(c * unit)
+        if self.extra is not None and extra:
+            outputs.append(self.extra)
+            seeds.append(torch.full_like(self.extra.detach(), extra))
         return outputs, seeds
+
+    def nodes(self) -> list[Node | None]:
+        """Where the graph of each loss begins."""
+        return [r.grad_fn if isinstance(r, Tensor) else r.node for r in self.roots if r is not None]
+
+    def scaled_by(self) -> float | None:
+        """The factor of a GradScaler, if every loss ends in a product with one and the same of its scales."""
+        scales = [getattr(node, "_saved_other", None) for node in self.nodes() if node is not None]
+        if not scales or any(not isinstance(s, Tensor) or s.dim() or s.requires_grad for s in scales):
+            return None
+        factor = float(scales[0])
+        same = len({s.data_ptr() for s in scales}) == 1
+        return factor if same and factor >= 16.0 and math.log2(factor).is_integer() else None
 
     def is_opaque(self) -> bool:
         """Whether the graph hides which objective reaches which parameter.
@@ -63,8 +82,10 @@ class Losses:
         does not reach then gets a gradient of zero instead of none. A re-entrant checkpoint hides its parameters
         altogether, which is an error.
         """
-        stack = [r.grad_fn if isinstance(r, Tensor) else r.node for r in self.roots if r is not None]
+        stack = self.nodes()
         opaque = _have_one_source(stack)
+        if self.extra is not None:
+            stack.append(self.extra.grad_fn)
         seen: set[Node] = set()
         while stack:
             node = stack.pop()
@@ -97,7 +118,12 @@ def _have_one_source(nodes: Sequence[Node | None]) -> bool:
 
 
 def read_losses(
-    losses: LossesT, names: tuple[str, ...] | None = None, count: int | None = None, *, graph: bool = True
+    losses: LossesT,
+    names: tuple[str, ...] | None = None,
+    count: int | None = None,
+    *,
+    graph: bool = True,
+    extra: Tensor | None = None,
 ) -> Losses:
     """Check the losses of one batch and put them in the order of the objectives.
 
@@ -125,14 +151,19 @@ def read_losses(
             f"losses must hold {count} objectives, as before, got {len(result.roots)}; "
             "mark an objective that a batch lacks by None"
         )
-    return result
+    if extra is None:
+        return result
+    if not isinstance(extra, Tensor) or extra.numel() != 1:
+        raise TypeError(f"extra must be a scalar tensor, got {extra!r}")
+    _check_graph(extra, "extra", graph)
+    return replace(result, extra=extra)
 
 
 def _read_tensor(losses: Tensor, graph: bool) -> Losses:
     if losses.dim() == 0:
         return _read_sequence([losses], ["0"], graph)
     if losses.dim() != 1:
-        raise ValueError(f"losses must be a 1-D tensor, one entry an objective, got shape {tuple(losses.shape)}")
+        raise ValueError(f"losses must be a 1-D tensor, one entry per objective, got shape {tuple(losses.shape)}")
     _check_graph(losses, "losses", graph)
     count = len(losses)
     roots: tuple[RootT, ...] = (losses,) * count
