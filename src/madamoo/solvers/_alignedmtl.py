@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._checks import check_choice
+from ..checks import check_choice
 from ._cosines import eigh
 from ._weighted import WeightedSolver
 

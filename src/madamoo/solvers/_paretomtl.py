@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..checks import check_vector
 from ._base import Solver
-from ._checks import check_vector
 from ._qp import Array, Program
 from ._rays import loss_ray, read_preference, unit_sum
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..checks import check_vector
 from ._base import Solver
-from ._checks import check_vector
 
 
 class Preference(Solver):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ._checks import check_positive
+from ..checks import check_positive
 from ._tchebycheff import Tchebycheff
 
 

@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..checks import check_vector
 from ._base import Solver
-from ._checks import check_vector
 from ._values import bounds_for, read_bounds
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ._checks import check_choice, check_positive
+from ..checks import check_choice, check_positive
 from ._learning import LearningSolver
 from ._values import magnitudes
 
