@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..checks import check_vector
 from ..direction import clip_factor, combine
 from ..gradients import (
     REST,
@@ -30,7 +31,6 @@ from ..gradients import (
     sizes_of,
 )
 from ..metric import Measurement
-from ..solvers._checks import check_vector
 from ._run import Pending
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..solvers._checks import check_vector
+from ..checks import check_vector
 from ._moments import Places, moment_dtype, open_state, update_moments, updates_of
 from ._per_objective import PerObjective, check_decay
 

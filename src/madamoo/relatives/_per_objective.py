@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from ..checks import check_positive
 from ..gradients import LossesT, add_rows, by_param, check_names, compute_rows, largest_entry, read_losses
-from ..solvers._checks import check_positive
 from ._moments import moment_dtype
 from ._multi_objective import allow_several_backward_passes
 from ._run import Pending, Run

@@ -4,8 +4,8 @@ from math import log
 
 from torch import Tensor
 
+from ..checks import check_positive
 from ._base import Solver
-from ._checks import check_positive
 from ._values import bounded_exp, magnitudes
 
 

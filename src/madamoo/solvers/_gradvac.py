@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..checks import check_choice, check_fraction
 from ._base import Solver
-from ._checks import check_choice
 from ._cosines import cosines
 from ._pcgrad import meetings
 
@@ -35,9 +35,7 @@ class GradVac(Solver):
 
     def __init__(self, beta: float = 1e-2, order: str = "random", *, seed: int = 0) -> None:
         super().__init__()
-        if not 0 <= beta < 1:
-            raise ValueError(f"beta must be at least 0 and below 1, got {beta!r}")
-        self.beta = beta
+        self.beta = check_fraction("beta", beta)
         self.order = check_choice("order", order, ("random", "fixed"))
         if order == "random":
             self.seed_generator(seed)

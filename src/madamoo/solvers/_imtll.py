@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._checks import check_positive
+from ..checks import check_positive
 from ._learning import LearningSolver
 from ._values import magnitudes
 

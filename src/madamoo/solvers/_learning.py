@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..checks import check_positive
 from ._base import Solver
-from ._checks import check_positive
 
 
 class LearningSolver(Solver):

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..checks import check_choice
 from ._base import Solver
-from ._checks import check_choice
 from ._qp import Array, Program
 
 

@@ -5,8 +5,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..checks import check_choice
 from ._base import Solver
-from ._checks import check_choice
 from ._cosines import cosines
 
 

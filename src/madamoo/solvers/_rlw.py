@@ -3,8 +3,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..checks import check_choice
 from ._base import Solver
-from ._checks import check_choice
 
 
 class RLW(Solver):
