@@ -49,9 +49,11 @@ class Direction:
 
     def by_objective(self) -> Iterator[tuple[int, Tensor]]:
         """The gradients piece by piece, each with its objective; one may have several pieces."""
-        if self.owners:
+        if self.owners and self.block.owner is None:
             for row in self.rows:
                 yield from zip(self.owners, row.split(self.block.sizes), strict=True)
+        elif self.owners:
+            yield from zip(self.owners, self.rows, strict=False)
         else:
             yield from zip(self.objectives, self.rows, strict=True)
 

@@ -9,6 +9,7 @@ from ._layout import ALONE, Layout
 from ._losses import Losses, LossesT, check_names, read_losses
 from ._precision import full_precision, read_scale
 from ._rows import Block, HeadRows, Rows, SharedRows, are_same, by_param, spread
+from ._written import Written, clear, foreign, like
 
 __all__ = [
     "ALONE",
@@ -25,19 +26,23 @@ __all__ = [
     "LossesT",
     "Rows",
     "SharedRows",
+    "Written",
     "add_found",
     "allow_several_backward_passes",
     "are_same",
     "by_param",
     "check_names",
+    "clear",
     "cut_at",
     "differentiate",
     "differentiate_heads",
     "differentiate_trunk",
+    "foreign",
     "full_precision",
     "gram_matrix",
     "join_sides",
     "largest_entry",
+    "like",
     "read_losses",
     "read_scale",
     "row_statistics",

@@ -61,9 +61,7 @@ class Collector:
         return replace(before, rows=tuple(rows), layout=layout)
 
     def _pack(self, layout: Layout, found: Found) -> tuple[list[Rows], Layout]:
-        return layout.pack(
-            found, self.params, self.group_of, apart=self.apart, heads_together=self.heads_together
-        )
+        return layout.pack(found, self.params, self.group_of, apart=self.apart, heads_together=self.heads_together)
 
     def _sum(self, a: Sequence[Rows], b: Sequence[Rows], layout: Layout) -> tuple[list[Rows], Layout]:
         """Two micro-batches together. Never in place: autograd may hand out one tensor for several parameters."""

@@ -75,9 +75,7 @@ def differentiate_heads(
     losses: Losses, cut: Cut, *, scale: float = 1.0, retain_graph: bool = False
 ) -> tuple[list[Rows], Found]:
     """The rows of the features, and the gradients of the heads; one pass per objective, and the trunk left alone."""
-    found = differentiate(
-        losses, [*cut.features, *cut.heads], losses.present, scale=scale, retain_graph=retain_graph
-    )
+    found = differentiate(losses, [*cut.features, *cut.heads], losses.present, scale=scale, retain_graph=retain_graph)
     width = len(cut.features)
     rows, _ = Layout().pack(Found({i: row[:width] for i, row in found.rows.items()}), cut.features)
     reached = {i for r in rows for i, _ in r.pieces()}

@@ -42,12 +42,13 @@ class Found:
         rows = [[*row] for row in (*self.rows.values(), *(() if self.rest is None else (self.rest,)))]
         keys: list[int | None] = [*self.rows, *(() if self.rest is None else (None,))]
         zero = [[g is not None and not bool(g.any()) for g in row] for row in rows]
-        alive = [any(g is not None and not z for g, z in zip(row, zs, strict=True)) for row, zs in zip(rows, zero)]
+        reached = [sum(g is not None for g in row) for row in rows]
+        alive = [sum(zeros) < number for zeros, number in zip(zero, reached, strict=True)]
         for p, param in enumerate(params):
             known = reach.get(param, frozenset())
-            reached = [k for k, row in enumerate(rows) if row[p] is not None]
-            is_absent = missing and not known & {*self.rows} and all(zero[k][p] for k in reached)
-            for k in reached:
+            there = [k for k, row in enumerate(rows) if row[p] is not None]
+            is_absent = missing and not known & {*self.rows} and all(zero[k][p] for k in there)
+            for k in there:
                 if zero[k][p] and (is_absent or (alive[k] and keys[k] not in known)):
                     rows[k][p] = None
         return Found(dict(zip(self.rows, rows, strict=False)), None if self.rest is None else rows[-1])

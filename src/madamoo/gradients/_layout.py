@@ -68,7 +68,7 @@ class Layout:
         if plan is None:
 
             def kind(param: Tensor, ever: frozenset[int], objectives: tuple[int, ...]) -> Hashable:
-                what: Hashable = objectives
+                what: Hashable = objectives, ever  # former heads of different objectives have different averages
                 if len(ever) == 1:
                     what = "head", bool(objectives), None if heads_together else ever
                 alone = id(param) if param.numel() >= ALONE else None

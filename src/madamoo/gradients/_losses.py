@@ -68,7 +68,7 @@ class Losses:
 
     def scaled_by(self) -> float | None:
         """The factor of a GradScaler, if every loss ends in a product with one and the same of its scales."""
-        scales = [getattr(node, "_saved_other", None) for node in self.nodes() if node is not None]
+        scales: list[Any] = [getattr(node, "_saved_other", None) for node in self.nodes() if node is not None]
         if not scales or any(not isinstance(s, Tensor) or s.dim() or s.requires_grad for s in scales):
             return None
         factor = float(scales[0])

@@ -46,8 +46,8 @@ class Block:
 
     def split(self) -> list[Block]:
         """One block per parameter."""
-        owners = [(i,) for i in self.owners] or [()] * len(self.params)
-        return [Block((p,), own, self.group) for p, own in zip(self.params, owners, strict=True)]
+        owners = self.owners or [None] * len(self.params)
+        return [Block((p,), () if i is None else (i,), self.group) for p, i in zip(self.params, owners, strict=True)]
 
     def spread(self, values: Sequence[float], like: Tensor) -> Tensor:
         """The value of its parameter for each entry of the block."""

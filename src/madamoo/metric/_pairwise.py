@@ -144,7 +144,7 @@ class PairAverages(Averages):
         noise: torch.Generator | None = None,
     ) -> None:
         """F_ij <- beta F_ij + (1 - beta) g_i g_j for the ``measured`` pairs."""
-        if self.F is None or not measured:
+        if self.F is None:
             return
         # One draw for all pairs: what is rounded differs from pair to pair, and with it the outcome.
         bits = random_bits(self.F, noise)

@@ -153,9 +153,18 @@ class PreferenceMetric:
         return f"PreferenceMetric({', '.join(shown)})"
 
     def options(self) -> dict[str, Any]:
-        names = ["estimator", "beta", "eps", "rampup", "ramp", "bias_correction", "floor", "every", "dtype", "normalise"]
-        found = {name: getattr(self, name) for name in names}
-        return {**found, "dtype": None if self.dtype is None else str(self.dtype).removeprefix("torch.")}
+        return {
+            "estimator": self.estimator,
+            "beta": self.beta,
+            "eps": self.eps,
+            "rampup": self.rampup,
+            "ramp": self.ramp,
+            "bias_correction": self.bias_correction,
+            "floor": self.floor,
+            "every": self.every,
+            "dtype": None if self.dtype is None else str(self.dtype).removeprefix("torch."),
+            "normalise": self.normalise,
+        }
 
     @property
     def alpha(self) -> float:
@@ -284,9 +293,7 @@ class PreferenceMetric:
         assert measurement.store is not None
         averages, labels = measurement.store.at(x.block), measurement.labels(seen)
         shrink = shrink_for(seen, measurement.norms)
-        curvature = averages.curvature(
-            seen, labels, beta**self.every, measurement.norms, self.bias_correction, shrink
-        )
+        curvature = averages.curvature(seen, labels, beta**self.every, measurement.norms, self.bias_correction, shrink)
         floor = None if averages.needs_no_floor(seen, labels) else (1.0 - beta) if self.floor else 0.0
         eps = self.eps if shrink == 1.0 else max(self.eps * shrink * shrink, torch.finfo(seen.d.dtype).tiny)
         d = seen.d if shrink == 1.0 else seen.d * shrink
@@ -294,9 +301,7 @@ class PreferenceMetric:
         for columns in self._pieces(out):
             part = d if columns is None else d[columns]
             C = None if curvature is None else curvature(columns)
-            M = metric_of(
-                part, C, x.block.sizes, floor=floor, eps=eps, alpha=self.alpha, ramp=self.ramp, unit=shrink
-            )
+            M = metric_of(part, C, x.block.sizes, floor=floor, eps=eps, alpha=self.alpha, ramp=self.ramp, unit=shrink)
             torch.div(part, M, out=out if columns is None else out[columns])
         return self.rotate_back(x.block, out)
 

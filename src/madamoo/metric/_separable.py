@@ -251,7 +251,12 @@ class SeparableAverages(Averages):
         ]
 
     def join(self, block: Block, owners: tuple[int, ...], others: Sequence[SeparableAverages]) -> SeparableAverages:
-        joined = {"block": block, "owners": owners, "pairs": self._joined_pairs(owners, others), "n": [*self.n]}
+        joined: dict[str, Any] = {
+            "block": block,
+            "owners": owners,
+            "pairs": self._joined_pairs(owners, others),
+            "n": [*self.n],
+        }
         if self.v is None or self.S is None or self.T is None or self.groups is None:
             return replace(self, **joined, groups=None)
         v = torch.cat([self.v, *(a.v for a in others if a.v is not None)])

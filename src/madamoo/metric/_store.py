@@ -40,13 +40,15 @@ class Store:
         """The same averages in the blocks of another layout; this store stays as it is."""
         if layout is self.layout:
             return self
-        changed = [averages for block, averages in self._of.items() if block not in {*layout.blocks}]
+        kept = {*layout.blocks}
+        changed = [averages for block, averages in self._of.items() if block not in kept]
         parts = {a.block.params[0]: a for averages in changed for a in averages.split()}
-        return Store(self.make, layout, {block: self._of.get(block) or self._gather(block, parts) for block in layout.blocks})
+        averages = {block: self._of.get(block) or self._gather(block, parts) for block in layout.blocks}
+        return Store(self.make, layout, averages)
 
     def _gather(self, block: Block, parts: dict[Tensor, Averages]) -> Averages:
         empty = self.make(block)
         if not any(p in parts for p in block.params):
             return empty
-        first, *others = (parts.get(p) or self.make(single) for p, single in zip(block.params, block.split(), strict=True))
+        first, *others = (parts.get(single.params[0]) or self.make(single) for single in block.split())
         return first.join(block, empty.owners, others)

@@ -5,4 +5,13 @@ from ._madam import MAdam
 from ._multi_objective import MultiObjective, evaluates_again
 from ._step import Step, second_moment_decay, trainable
 
-__all__ = ["AdaTask", "MAdam", "MTAdam", "MultiObjective", "Step", "evaluates_again", "second_moment_decay", "trainable"]
+__all__ = [
+    "AdaTask",
+    "MAdam",
+    "MTAdam",
+    "MultiObjective",
+    "Step",
+    "evaluates_again",
+    "second_moment_decay",
+    "trainable",
+]

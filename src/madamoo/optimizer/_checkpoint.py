@@ -93,8 +93,8 @@ def _check(opt: MultiObjective, state: dict[str, Any], params: list[Tensor]) -> 
     for key in ("state", "param_groups", KEY):
         if key not in state:
             raise ValueError(
-                f"the checkpoint lacks {key!r}: it is not the state_dict() of a madamoo optimizer. One of a plain torch "
-                "optimizer goes to the inner one: opt.optimizer.load_state_dict(state)"
+                f"the checkpoint lacks {key!r}: it is not the state_dict() of a madamoo optimizer. One of a plain "
+                "torch optimizer goes to the inner one: opt.optimizer.load_state_dict(state)"
             )
     own = state[KEY]
     for key in _PIECES:
@@ -135,8 +135,8 @@ def _check_options(saved: dict[str, Any], here: dict[str, dict[str, Any]]) -> No
     ]
     if others:
         raise ValueError(
-            f"the checkpoint was made with other options: {', '.join(others)}. Build the optimizer with those; or, to go "
-            "on with others on purpose, delete the 'options' of the checkpoint's 'multi_objective' first"
+            f"the checkpoint was made with other options: {', '.join(others)}. Build the optimizer with those; or, to "
+            "go on with others on purpose, delete the 'options' of the checkpoint's 'multi_objective' first"
         )
 
 

@@ -23,6 +23,7 @@ from ..gradients import (
     LossesT,
     allow_several_backward_passes,
     cut_at,
+    foreign,
     full_precision,
     read_losses,
     read_scale,
@@ -33,7 +34,6 @@ from ._checkpoint import load_state, save_state
 from ._options import OptionArguments, Options
 from ._run import RunState
 from ._step import NotFinite, Rooms, Step, trainable
-from ._written import foreign
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -265,9 +265,7 @@ class MultiObjective(Optimizer):
             raise ValueError("preference must be the same in every micro-batch of a step")
         return vector
 
-    def _cut(
-        self, features: FeaturesT | None, batch: Losses, before: Step | None, params: list[Tensor]
-    ) -> Cut | None:
+    def _cut(self, features: FeaturesT | None, batch: Losses, before: Step | None, params: list[Tensor]) -> Cut | None:
         if self.options.gram != "features":
             if features is not None:
                 raise ValueError("features are for an optimizer built with gram='features'")
@@ -342,8 +340,8 @@ class MultiObjective(Optimizer):
     def _warn_of_plain_backward(self) -> None:
         if self.run.once("plain backward"):
             warnings.warn(
-                f"step() without opt.backward(losses): this is plain {type(self.optimizer).__name__}, on gradients from "
-                "elsewhere. Replace `loss.backward()` by `opt.backward([loss_1, loss_2, ...])`",
+                f"step() without opt.backward(losses): this is plain {type(self.optimizer).__name__}, on gradients "
+                "from elsewhere. Replace `loss.backward()` by `opt.backward([loss_1, loss_2, ...])`",
                 stacklevel=4,
             )
 

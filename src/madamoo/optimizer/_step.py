@@ -21,6 +21,8 @@ from ..gradients import (
     Layout,
     Losses,
     Rows,
+    Written,
+    clear,
     differentiate,
     differentiate_heads,
     differentiate_trunk,
@@ -28,12 +30,12 @@ from ..gradients import (
     gram_matrix,
     join_sides,
     largest_entry,
+    like,
     row_statistics,
 )
 from ..metric import Metric
 from ..solvers import Solver
 from ._options import Options
-from ._written import Written, clear, like
 
 
 class NotFinite(Exception):
@@ -185,9 +187,7 @@ class Step:
             largest = largest_entry(self.rows, limit)
             self._check(torch.full_like(self.values, largest), limit)
 
-    def _collect_at_features(
-        self, batch: Losses, cut: Cut, scale: float, retain_graph: bool, opaque: bool
-    ) -> None:
+    def _collect_at_features(self, batch: Losses, cut: Cut, scale: float, retain_graph: bool, opaque: bool) -> None:
         """The same with the Gram matrix of the features: one pass per head, and one through the trunk."""
         rooms, limit = self.rooms, self.rooms.limit(self.params)
         rooms.tell("passes", batch, self.params, (), scale)
@@ -214,9 +214,9 @@ class Step:
         known, weights = list(self.before[0]), self.before[1]
         if not torch.equal(weights[known], self.weights[known]):
             raise ValueError(
-                f"{type(self.rooms.solver).__name__} gave other weights for a later micro-batch of the same step, after "
-                "the earlier one was differentiated with the old ones: build the optimizer with rows='all' to keep the "
-                "gradient of every objective until the step"
+                f"{type(self.rooms.solver).__name__} gave other weights for a later micro-batch of the same step, "
+                "after the earlier one was differentiated with the old ones: build the optimizer with rows='all' to "
+                "keep the gradient of every objective until the step"
             )
 
     # Room two.
@@ -259,7 +259,7 @@ class Step:
     # Room three.
 
     def _follows_lambda(self, rows: Rows) -> bool:
-        """Whether the weights of a gradient-balancing solver hold for these rows, or they follow their own objective."""
+        """Whether a gradient-balancing solver's weights hold for these rows; else they follow their own objective."""
         options = self.rooms.options
         if options.head_weights == "lambda" or len(self.values) == 1:
             return True

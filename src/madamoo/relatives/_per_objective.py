@@ -1,10 +1,10 @@
-"""What MTAdam and AdaTask share: losses in, one row an objective kept until the step, skipped steps, checkpoints."""
+"""What MTAdam and AdaTask share: losses in, one row per objective kept until the step, skipped steps, checkpoints."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -12,22 +12,54 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..checks import check_positive
-from ..gradients import LossesT, add_rows, by_param, check_names, compute_rows, largest_entry, read_losses
+from ..gradients import (
+    Collected,
+    Collector,
+    Layout,
+    LossesT,
+    Written,
+    allow_several_backward_passes,
+    by_param,
+    check_names,
+    differentiate,
+    foreign,
+    largest_entry,
+    read_losses,
+)
 from ._moments import moment_dtype
-from ._multi_objective import allow_several_backward_passes
-from ._run import Pending, Run
 
 KEY = "per_objective"
+
+
+@dataclass
+class PerObjectiveRun:
+    """What outlives a step, and what waits for one."""
+
+    count: int | None = None
+    names: tuple[str, ...] | None = None
+    skipped: int = 0
+    warned: bool = False
+    pending: Pending | None = None
+
+
+@dataclass
+class Pending:
+    """What ``backward`` has computed since the last step."""
+
+    names: tuple[str, ...] | None
+    collected: Collected
+    written: Written = field(default_factory=Written)
 
 
 class PerObjective(Optimizer):
     """An optimizer that keeps moments for each objective; a subclass moves one parameter, in ``move``.
 
-    ``backward(losses)`` differentiates every loss, ``step()`` updates the moments and moves the parameters; ``.grad``
-    is neither read nor written. An objective that a batch lacks adds nothing to the step, and its moments rest.
+    ``backward(losses)`` differentiates every loss, ``step()`` updates the moments and moves the parameters. ``.grad``
+    gets the plain sum of the gradients, to look at; ``step()`` does not read it, but gradients that were cleared since
+    discard the ``backward``. An objective that a batch lacks adds nothing to the step, and its moments rest.
     """
 
-    run: Run
+    run: PerObjectiveRun
 
     def __init__(
         self, params: Iterable[Any], defaults: dict[str, Any], names: Sequence[str] | None, count: int | None = None
@@ -38,7 +70,9 @@ class PerObjective(Optimizer):
         for beta in defaults["betas"]:
             check_decay("betas", beta)
         super().__init__(params, defaults)
-        self.run = Run(count) if names is None else Run(len(names), check_names(names))
+        self.run = PerObjectiveRun(count)
+        if names is not None:
+            self.run = PerObjectiveRun(len(names), check_names(names))
         allow_several_backward_passes()
 
     def move(self, param: Tensor, keys: tuple[int, ...], rows: Tensor, group: dict[str, Any]) -> Tensor:
@@ -74,26 +108,41 @@ class PerObjective(Optimizer):
         """
         if preference is not None or scaler is not None:
             raise ValueError(f"{type(self).__name__} takes neither a preference nor a scaler")
-        run, before = self.run, self.run.pending
-        names, count = (run.names, run.count) if before is None else (before.names, len(before.values))
+        run, params = self.run, self._params()
+        if run.pending is not None and run.pending.written.was_cleared(params):
+            run.pending = None
+        before = run.pending
+        names, count = (run.names, run.count) if before is None else (before.names, len(before.collected.values))
         batch = read_losses(losses, names, count)
-        if before is not None and before.failed:
+        if before is not None and not before.collected.finite:
             return
-        params = self._params()
-        after = Pending(params, batch.names, batch.values, None, None)
-        after.failed = not bool(torch.isfinite(batch.values[list(batch.present)]).all())
-        if not after.failed:
-            rows = compute_rows(batch, params, {i: {i: 1.0} for i in batch.present}, retain_graph=retain_graph)
-            after.rows = rows if before is None else add_rows(before.rows, rows)
+        batch.is_opaque()  # raises for a checkpoint that hides its parameters
+        collector = Collector(params, lambda _: 0)
+        collected = collector.open(None if before is None else before.collected, batch, Layout())
+        if collected.finite:
+            found = differentiate(batch, params, batch.present, retain_graph=retain_graph)
+            collected = collector.add(collected, found, opaque=False, missing=False)
             # Squares must be finite, also that of a whole tensor's norm.
             limit = min((torch.finfo(moment_dtype(p)).max ** 0.375 for p in params), default=0.0)
-            after.failed = not largest_entry(after.rows, limit) <= limit  # NaN compares false
-        run.pending = after
-        if after.failed:
-            run.skipped += 1
-            if not run.warned:
-                warnings.warn("a loss or a gradient is not finite or too large: such steps are skipped", stacklevel=3)
-            run.warned = True
+            if not largest_entry(collected.rows, limit) <= limit:  # NaN compares false
+                collected = replace(collected, finite=False)
+        run.pending = Pending(batch.names, collected)
+        if collected.finite:
+            self._show(run.pending)
+            return
+        run.skipped += 1
+        for param in params:
+            run.pending.written.write(param, torch.zeros_like(param))
+        if not run.warned:
+            warnings.warn("a loss or a gradient is not finite or too large: such steps are skipped", stacklevel=3)
+        run.warned = True
+
+    def _show(self, pending: Pending) -> None:
+        for param in self._params():
+            param.grad = None
+        for param, _, stack in by_param(pending.collected.rows):
+            pending.written.write(param, stack.sum(0).to(param.dtype))
+        pending.written.vanishes = not any(bool(g.any()) for g in pending.written.versions)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -104,13 +153,13 @@ class PerObjective(Optimizer):
                 result = closure()
         run, pending, params = self.run, self.run.pending, self._params()
         run.pending = None
-        if pending is None and any(p.grad is not None for p in params):
+        if pending is None and foreign(params):
             raise RuntimeError(f"{type(self).__name__} does not read .grad: call opt.backward(losses) before step()")
-        if pending is None or pending.failed:
+        if pending is None or not pending.collected.finite or pending.written.was_cleared(params):
             return result
-        run.count, run.names = len(pending.values), pending.names
+        run.count, run.names = len(pending.collected.values), pending.names
         groups = {p: group for group in self.param_groups for p in group["params"]}
-        for param, keys, stack in by_param(pending.rows):
+        for param, keys, stack in by_param(pending.collected.rows):
             lr, decay = groups[param]["lr"], groups[param]["weight_decay"]
             param.mul_(1 - lr * decay).sub_(lr * self.move(param, keys, stack, groups[param]))
         return result
