@@ -75,7 +75,7 @@ class PlainProbe(Probe):
 
     def _see(self, sample: Sample, batch: Losses, vector: Tensor, params: list[Tensor], scale: float) -> None:
         """One more batch in the sample."""
-        batch.is_opaque()  # raises for a checkpoint that hides its parameters
+        batch.check_graph()  # raises for a checkpoint that hides its parameters
         found = self._differentiate(batch, params, batch.present, scale)
         collector, before = Collector(params, lambda _: 0), sample.pending
         opened = collector.open(None if before is None else before.collected, batch, Layout())

@@ -9,7 +9,7 @@ from ._layout import ALONE, Layout
 from ._losses import Losses, LossesT, check_names, read_losses
 from ._precision import full_precision, read_scale
 from ._rows import Block, HeadRows, Rows, SharedRows, are_same, by_param, spread
-from ._written import Written, clear, foreign, like
+from ._written import Written, foreign
 
 __all__ = [
     "ALONE",
@@ -32,7 +32,6 @@ __all__ = [
     "are_same",
     "by_param",
     "check_names",
-    "clear",
     "cut_at",
     "differentiate",
     "differentiate_heads",
@@ -42,7 +41,6 @@ __all__ = [
     "gram_matrix",
     "join_sides",
     "largest_entry",
-    "like",
     "read_losses",
     "read_scale",
     "row_statistics",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from ._found import Found, add_found, unpack
-from ._gram import largest_entry
 from ._layout import GroupOf, Layout
 from ._losses import Losses
 from ._rows import Rows, SharedRows
@@ -21,18 +20,10 @@ class Collected:
     """Losses, presence, rows and whether all of it is finite, summed over the micro-batches of a step."""
 
     values: Tensor  # [C], the losses; NaN where an objective is missing from all micro-batches
+    present: tuple[int, ...]  # the objectives that are not
     layout: Layout
     rows: tuple[Rows, ...] = ()
     finite: bool = True
-
-    @cached_property
-    def present(self) -> tuple[int, ...]:
-        """The objectives that are in the step."""
-        return tuple(torch.nonzero(~torch.isnan(self.values)).flatten().tolist())
-
-    def fits(self, rows: Sequence[Rows], limit: float) -> bool:
-        """Whether every entry of these rows is finite and at most ``limit``."""
-        return largest_entry(rows, limit) <= limit  # NaN compares false
 
 
 @dataclass(frozen=True)
@@ -46,10 +37,12 @@ class Collector:
 
     def open(self, before: Collected | None, batch: Losses, layout: Layout) -> Collected:
         """The step with the losses of one more batch; its rows are still those of the batches before."""
-        finite = bool(torch.isfinite(batch.values[list(batch.present)]).all())
+        listed = batch.values.tolist()
+        finite = all(math.isfinite(listed[i]) for i in batch.present)
         if before is None:
-            return Collected(batch.values, layout, finite=finite)
-        return replace(before, values=sum_present(before.values, batch.values), finite=finite)
+            return Collected(batch.values, batch.present, layout, finite=finite)
+        present = tuple(sorted({*before.present, *batch.present}))
+        return replace(before, values=sum_present(before.values, batch.values), present=present, finite=finite)
 
     def add(self, before: Collected, found: Found, *, opaque: bool, missing: bool) -> Collected:
         """The step with the gradients of one more batch; ``found`` is used up."""

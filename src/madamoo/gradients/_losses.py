@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
@@ -29,7 +30,7 @@ class Losses:
     names: tuple[str, ...] | None = None
     extra: Tensor | None = None  # a scalar term of the direction that is no objective
 
-    @property
+    @cached_property
     def present(self) -> tuple[int, ...]:
         return tuple(i for i, root in enumerate(self.roots) if root is not None)
 
@@ -49,6 +50,7 @@ class Losses:
         """
         outputs: list[RootT] = []
         seeds: list[Tensor] = []
+        products: dict[tuple[int, float], Tensor] = {}  # mostly one unit, and few different coefficients
         for i, c in coefficients.items():
             root, unit = self.roots[i], self.units[i]
             assert root is not None and unit is not None
@@ -56,7 +58,9 @@ class Losses:
                 seeds[-1] = seeds[-1] + c * unit
             else:
                 outputs.append(root)
-                seeds.append(c * unit)
+                if (id(unit), c) not in products:
+                    products[id(unit), c] = c * unit
+                seeds.append(products[id(unit), c])
         if self.extra is not None and extra:
             outputs.append(self.extra)
             seeds.append(torch.full_like(self.extra.detach(), extra))
@@ -67,9 +71,12 @@ class Losses:
         return [r.grad_fn if isinstance(r, Tensor) else r.node for r in self.roots if r is not None]
 
     def scaled_by(self) -> float | None:
-        """The factor of a GradScaler, if every loss ends in a product with one and the same of its scales."""
-        scales: list[Any] = [getattr(node, "_saved_other", None) for node in self.nodes() if node is not None]
-        if not scales or any(not isinstance(s, Tensor) or s.dim() or s.requires_grad for s in scales):
+        """The factor of a GradScaler, if several losses end in a product with one and the same tensor that looks so."""
+        nodes = self.nodes()
+        if len(nodes) < 2 or any(type(node).__name__ != "MulBackward0" for node in nodes):
+            return None
+        scales: list[Any] = [getattr(node, "_saved_other", None) for node in nodes]
+        if any(not isinstance(s, Tensor) or s.dim() or s.requires_grad for s in scales):
             return None
         factor = float(scales[0])
         same = len({s.data_ptr() for s in scales}) == 1
@@ -82,24 +89,33 @@ class Losses:
         does not reach then gets a gradient of zero instead of none. A re-entrant checkpoint hides its parameters
         altogether, which is an error.
         """
-        stack = self.nodes()
-        opaque = _have_one_source(stack)
-        if self.extra is not None:
-            stack.append(self.extra.grad_fn)
-        seen: set[Node] = set()
-        while stack:
-            node = stack.pop()
-            if node is None or node in seen:
-                continue
+        kinds = self.check_graph()
+        return any(kind.startswith("CompiledFunction") for kind in kinds) or _have_one_source(self.nodes())
+
+    def check_graph(self) -> set[str]:
+        """The kinds of nodes in the graph; raises if a parameter may hide in one of them."""
+        kinds = _kinds_of_nodes([*self.nodes(), None if self.extra is None else self.extra.grad_fn])
+        if "CheckpointFunctionBackward" in kinds:
+            raise RuntimeError(
+                "the graph holds a re-entrant activation checkpoint, which hides its parameters from autograd: use "
+                "torch.utils.checkpoint.checkpoint(..., use_reentrant=False)"
+            )
+        return kinds
+
+
+def _kinds_of_nodes(stack: list[Node | None]) -> set[str]:
+    """The kinds of all nodes in some graphs. It runs in every step, so it is written for speed."""
+    seen: set[Node | None] = {None}
+    types = set()
+    while stack:
+        node = stack.pop()
+        if node not in seen:
             seen.add(node)
-            if node.name() == "CheckpointFunctionBackward":
-                raise RuntimeError(
-                    "the graph holds a re-entrant activation checkpoint, which hides its parameters from autograd: use "
-                    "torch.utils.checkpoint.checkpoint(..., use_reentrant=False)"
-                )
-            opaque = opaque or node.name().startswith("CompiledFunction")
-            stack.extend(parent for parent, _ in node.next_functions)
-        return opaque
+            types.add(type(node))
+            for parent, _ in node.next_functions:  # type: ignore[union-attr]
+                if parent not in seen:
+                    stack.append(parent)
+    return {kind.__name__ for kind in types}
 
 
 def _have_one_source(nodes: Sequence[Node | None]) -> bool:
@@ -107,11 +123,11 @@ def _have_one_source(nodes: Sequence[Node | None]) -> bool:
     seen: set[Node] = set()
     for node in nodes:
         chain: set[Node] = set()
-        while node is not None and node.next_functions:  # a parameter itself is no source of losses
+        while node is not None and (edges := node.next_functions):  # a parameter itself is no source of losses
             chain.add(node)
-            parents = [parent for parent, _ in node.next_functions if parent is not None]  # constants have none
+            parents = [parent for parent, _ in edges if parent is not None]  # constants have none
             node = parents[0] if len(parents) == 1 else None
-        if seen & chain:
+        if not seen.isdisjoint(chain):
             return True
         seen |= chain
     return False
@@ -189,8 +205,12 @@ def _read_sequence(losses: Sequence[Tensor | None], labels: Sequence[str], graph
         if loss.numel() != 1:
             raise ValueError(f"loss {label} must be a scalar, got shape {tuple(loss.shape)}")
         _check_graph(loss, f"loss {label}", graph)
-    units = tuple(None if loss is None else torch.ones_like(loss.detach()) for loss in losses)
-    return Losses(_values([None if loss is None else loss.detach() for loss in losses]), tuple(losses), units)
+    detached = [None if loss is None else loss.detach() for loss in losses]
+    ones: dict[Any, Tensor] = {}  # losses that are alike have one unit
+    units = [None if v is None else ones.setdefault((v.dtype, v.device, v.shape), v) for v in detached]
+    ones = {key: torch.ones_like(v) for key, v in ones.items()}
+    each = tuple(None if v is None else ones[v.dtype, v.device, v.shape] for v in units)
+    return Losses(_values(detached), tuple(losses), each)
 
 
 def _read_mapping(losses: Mapping[str, Tensor | None], names: tuple[str, ...] | None, graph: bool) -> Losses:

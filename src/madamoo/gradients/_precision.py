@@ -16,6 +16,6 @@ def read_scale(scaler: torch.amp.GradScaler | None, device: torch.device) -> flo
 
 def full_precision(device: torch.device) -> AbstractContextManager[None]:
     """Products of gradients are not for autocast, in whose region the user may well call us."""
-    if not torch.amp.is_autocast_available(device.type):
+    if not torch.amp.is_autocast_available(device.type) or not torch.is_autocast_enabled(device.type):
         return nullcontext()
     return torch.autocast(device.type, enabled=False)

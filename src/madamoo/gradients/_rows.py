@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor
+from torch._utils import _unflatten_dense_tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,18 @@ class Block:
     def owner(self) -> int | None:
         """The one objective of all heads in the block; None if there are several, or if the block is shared."""
         return self.owners[0] if len(set(self.owners)) == 1 else None
+
+    @cached_property
+    def is_contiguous(self) -> bool:
+        """Whether a flat tensor, cut into the shapes of the parameters, has their memory layout too."""
+        return all(p.is_contiguous() for p in self.params)
+
+    def unflatten(self, flat: Tensor) -> Sequence[Tensor]:
+        """A flat tensor of the block as tensors with shape, dtype and memory layout of the parameters."""
+        parts = _unflatten_dense_tensors(flat, self.params)
+        if self.is_contiguous and flat.dtype == self.params[0].dtype:
+            return parts
+        return [torch.empty_like(p, requires_grad=False).copy_(x) for p, x in zip(self.params, parts, strict=True)]
 
     def parts(self) -> Iterator[tuple[Tensor, slice]]:
         """Where each parameter is in the block."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 _MARK = "_madamoo_wrote"
@@ -33,20 +32,6 @@ class Written:
         return any(g._version != self.versions.get(g) for g in gradients)
 
 
-def clear(groups: Iterable[dict[str, list[Tensor]]]) -> None:
-    """No gradient anywhere, also where a parameter was frozen since."""
-    for group in groups:
-        for param in group["params"]:
-            param.grad = None
-
-
 def foreign(params: Iterable[Tensor]) -> bool:
     """Whether some gradient is not of our making, and not zero."""
     return any(p.grad is not None and not hasattr(p.grad, _MARK) and bool(p.grad.any()) for p in params)
-
-
-def like(param: Tensor, out: Tensor) -> Tensor:
-    """``out`` with the dtype and memory layout of the parameter, which fused optimizers rely on."""
-    if out.dtype == param.dtype and out.stride() == param.stride():
-        return out
-    return torch.empty_like(param, requires_grad=False).copy_(out)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -17,12 +18,12 @@ from ..gradients import (
     Collector,
     Cut,
     Exchange,
+    Found,
     HeadRows,
     Layout,
     Losses,
     Rows,
     Written,
-    clear,
     differentiate,
     differentiate_heads,
     differentiate_trunk,
@@ -30,7 +31,6 @@ from ..gradients import (
     gram_matrix,
     join_sides,
     largest_entry,
-    like,
     row_statistics,
 )
 from ..metric import Metric
@@ -62,13 +62,6 @@ class Rooms:
         """Whether every objective has a row of its own until the step, so that lambda may still change."""
         wanted = measurement is not None and measurement.every_row
         return wanted or self.solver.wants_rows or self.options.rows == "all"
-
-    def limit(self, params: Sequence[Tensor]) -> float:
-        """The largest gradient entry that can be handled: with a metric, one whose square is finite."""
-        each = {p.dtype: p for p in params}
-        if self.metric is None:
-            return max(torch.finfo(dtype).max for dtype in each)
-        return min(torch.finfo(self.metric.compute_dtype(p)).max ** 0.5 / 8 for p in each.values())
 
     def beta(self, x: Direction) -> float:
         """The decay of the averages of a block."""
@@ -110,7 +103,7 @@ class Step:
         else:  # later micro-batches may hold what this one lacks, so it is of all objectives
             count, static = len(batch.roots), rooms.solver.static
             measurement = None if rooms.metric is None else rooms.metric.measure(count, static=static)
-        step = cls(rooms, params, batch.names, preference, measurement, Collected(batch.values, layout))
+        step = cls(rooms, params, batch.names, preference, measurement, Collected(batch.values, batch.present, layout))
         step.collected = step._collector().open(None if before is None else before.collected, batch, layout)
         if before is not None and before.weights is not None:
             step.before = before.present, before.weights
@@ -129,19 +122,33 @@ class Step:
     def rows(self) -> tuple[Rows, ...]:
         return self.collected.rows
 
+    @cached_property
+    def limit(self) -> float:
+        """The largest gradient entry that can be handled: with a metric, one whose square is finite."""
+        metric, each = self.rooms.metric, {p.dtype: p for p in self.params}
+        if metric is None:
+            return max(torch.finfo(dtype).max for dtype in each)
+        return min(torch.finfo(metric.compute_dtype(p)).max ** 0.5 / 8 for p in each.values())
+
+    @cached_property
+    def largest_weight(self) -> float:
+        """The largest weight that the precision of the direction holds."""
+        return min(
+            torch.finfo(torch.promote_types(dtype, torch.float32)).max for dtype in {p.dtype for p in self.params}
+        )
+
     def advance(self, batch: Losses, scale: float, retain_graph: bool, cut: Cut | None) -> None:
         """Through all rooms; what is not finite ends the step on the way."""
         if not self.collected.finite:
             raise NotFinite
-        opaque = batch.is_opaque()
         if cut is not None:
-            self._collect_at_features(batch, cut, scale, retain_graph, opaque)
+            self._collect_at_features(batch, cut, scale, retain_graph)
         elif self.rooms.solver_looks:
-            self.collect(batch, scale, retain_graph, opaque)
+            self.collect(batch, scale, retain_graph)
             self.solve()
         else:
             self.solve()
-            self.collect(batch, scale, retain_graph, opaque)
+            self.collect(batch, scale, retain_graph)
         self.direct()
         self.precondition(scale)
 
@@ -158,7 +165,7 @@ class Step:
 
         return Collector(self.params, group_of, options.shared or (), together)
 
-    def collect(self, batch: Losses, scale: float, retain_graph: bool, opaque: bool) -> None:
+    def collect(self, batch: Losses, scale: float, retain_graph: bool) -> None:
         """The gradients of one more batch: a pass for each row that is needed, one for the sum of the rest."""
         rooms = self.rooms
         needed: Sequence[int] = batch.present
@@ -168,7 +175,8 @@ class Step:
         rest = None
         if len(needed) < len(batch.present):
             assert self.weights is not None
-            rest = {i: float(self.weights[i]) for i in batch.present if i not in needed}
+            weights = self.weights.tolist()
+            rest = {i: weights[i] for i in batch.present if i not in needed}
         rooms.tell("passes", batch, self.params, needed, scale)
         found = differentiate(batch, self.params, needed, rest, scale=scale, retain_graph=retain_graph)
         reached = found.reached()
@@ -176,20 +184,26 @@ class Step:
             raise ValueError("no loss reaches a parameter of the optimizer: was it built on another model?")
         for i in set(needed) - reached:  # it looks like one that has converged; a solver would take it for that
             warnings.warn(f"loss {batch.label(i)} reaches no parameter of the optimizer", stacklevel=5)
-        # One loss alone does not show that it was picked from a vector: doubt counts as opaque.
-        opaque = opaque or len(batch.present) == 1 < len(batch.values)
-        missing = len(self.present) < len(self.values)
-        self.collected = self._collector().add(self.collected, found, opaque=opaque, missing=missing)
-        self.collected = rooms.exchange.agree(self.collected)
-        rooms.tell("room", "gradients")
+        self._take(batch, found)
         if not rooms.solver_looks:
-            limit = rooms.limit(self.params)
-            largest = largest_entry(self.rows, limit)
-            self._check(torch.full_like(self.values, largest), limit)
+            largest = largest_entry(self.rows, self.limit)
+            self._check([largest] * len(self.values))
 
-    def _collect_at_features(self, batch: Losses, cut: Cut, scale: float, retain_graph: bool, opaque: bool) -> None:
+    def _take(self, batch: Losses, found: Found) -> None:
+        """Add what was found; from here on, rows, losses and presence are those of the whole step."""
+        opaque = False
+        if found.rows:  # one loss alone does not show that it was picked from a vector: doubt counts as opaque
+            opaque = batch.is_opaque() or len(batch.present) == 1 < len(batch.values)
+        elif any(g is None for g in found.rest or ()):
+            batch.check_graph()  # what does a parameter that is not reached hide behind?
+        missing = len(self.present) < len(self.values)
+        collected = self._collector().add(self.collected, found, opaque=opaque, missing=missing)
+        self.collected = self.rooms.exchange.agree(collected)
+        self.rooms.tell("room", "gradients")
+
+    def _collect_at_features(self, batch: Losses, cut: Cut, scale: float, retain_graph: bool) -> None:
         """The same with the Gram matrix of the features: one pass per head, and one through the trunk."""
-        rooms, limit = self.rooms, self.rooms.limit(self.params)
+        rooms = self.rooms
         rooms.tell("passes", batch, self.params, (), scale)
         features, heads = differentiate_heads(batch, cut, scale=scale, retain_graph=retain_graph)
         gram = gram_matrix(features, len(self.values))
@@ -200,13 +214,8 @@ class Step:
         assert self.weights is not None
         weights = self.weights.tolist()
         trunk = differentiate_trunk(batch, cut, features, weights, scale=scale, retain_graph=retain_graph)
-        found = join_sides(cut, heads, trunk, self.params)
-        missing = len(self.present) < len(self.values)
-        self.collected = self._collector().add(self.collected, found, opaque=opaque, missing=missing)
-        self.collected = rooms.exchange.agree(self.collected)
-        rooms.tell("room", "gradients")
-        if not largest_entry(self.rows, limit) <= limit:
-            raise NotFinite
+        self._take(batch, join_sides(cut, heads, trunk, self.params))
+        self._check([largest_entry(self.rows, self.limit)] * len(weights))
 
     def _check_same_weights(self) -> None:
         if self.before is None or self.weights is None:
@@ -227,19 +236,20 @@ class Step:
         if not self.rooms.solver_looks:
             self._solve(None)
             return
-        limit, rows = self.rooms.limit(self.params), self.rows
+        limit, rows = self.limit, self.rows
         everywhere = solver.family == "preference"  # its weights hold for heads too, so heads count
         weighed = [r for r in rows if everywhere or self._follows_lambda(r)]
         others = [r for r in rows if not (everywhere or self._follows_lambda(r))]
         gram = gram_matrix(weighed, len(self.values))
-        sizes = gram.diagonal().clamp_min(0).sqrt()  # no entry is larger: that spares a look at every row
-        fits = float(sizes.max()) <= limit or largest_entry(weighed, limit) <= limit
+        # No entry is larger than these: that spares a look at every row.
+        sizes = gram.diagonal().clamp_min(0).sqrt().tolist()
+        fits = all(size <= limit for size in sizes) or largest_entry(weighed, limit) <= limit
         if not (fits and largest_entry(others, limit) <= limit):
             raise NotFinite
         self.rooms.tell("room", "gradients")
         statistics = row_statistics(weighed, solver.row_statistics, len(self.values))
         self._solve(gram if solver.needs_gram else None, statistics)
-        self._check(sizes, limit)
+        self._check(sizes)
 
     def _solve(self, gram: Tensor | None, statistics: Mapping[str, Tensor] | None = None) -> None:
         """From a copy of the solver where the call would change it."""
@@ -248,12 +258,12 @@ class Step:
         self.solver = solver
         self.rooms.tell("room", "solver")
 
-    def _check(self, sizes: Tensor, limit: float) -> None:
-        """Refuse weights with which an entry of d may be larger than ``limit``, or that the precision cannot hold."""
+    def _check(self, sizes: Sequence[float]) -> None:
+        """Refuse weights with which an entry of d may be larger than the precision allows, or that it cannot hold."""
         assert self.weights is not None
-        largest = float((self.weights.abs() * sizes).sum())
-        most = min(torch.finfo(torch.promote_types(p.dtype, torch.float32)).max for p in self.params[:1])
-        if not (largest <= limit and float(self.weights.abs().max()) <= most):
+        weights = [abs(w) for w in self.weights.tolist()]
+        largest = sum(w * size for w, size in zip(weights, sizes, strict=True))
+        if not (largest <= self.limit and max(weights) <= self.largest_weight):  # NaN compares false
             raise NotFinite
 
     # Room three.
@@ -306,10 +316,10 @@ class Step:
         results: list[tuple[Tensor, Tensor]] = []
         for x, beta in self.directions:
             out = x.d if metric is None else metric.precondition(x, beta, self.measurement)
-            out = out if scale == 1.0 else out * scale
-            parts = zip(x.params, out.split(x.block.sizes), strict=True)
-            results.extend((p, like(p, part.view(p.shape))) for p, part in parts)
-        clear(self.rooms.groups)
+            results.extend(zip(x.params, x.block.unflatten(out if scale == 1.0 else out * scale), strict=True))
+        for group in self.rooms.groups:
+            for param in group["params"]:  # also where a parameter is not reached, or was frozen since
+                param.grad = None
         for param, gradient in results:
             self.written.write(param, gradient)
         self.rooms.tell("direction", self)
@@ -320,7 +330,7 @@ class Step:
         """The step is not taken; a scaler is told so in the way it understands."""
         self.failed = True
         self.directions, self.solver = [], None
-        self.collected = Collected(self.values, self.collected.layout, finite=False)
+        self.collected = replace(self.collected, rows=(), finite=False)
         for param in self.params:
             self.written.write(param, torch.full_like(param, torch.inf if scaled else 0.0))
 

@@ -116,7 +116,7 @@ class PerObjective(Optimizer):
         batch = read_losses(losses, names, count)
         if before is not None and not before.collected.finite:
             return
-        batch.is_opaque()  # raises for a checkpoint that hides its parameters
+        batch.check_graph()  # raises for a checkpoint that hides its parameters
         collector = Collector(params, lambda _: 0)
         collected = collector.open(None if before is None else before.collected, batch, Layout())
         if collected.finite:
