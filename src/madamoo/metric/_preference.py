@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -297,21 +297,20 @@ class PreferenceMetric:
         floor = None if averages.needs_no_floor(seen, labels) else (1.0 - beta) if self.floor else 0.0
         eps = self.eps if shrink == 1.0 else max(self.eps * shrink * shrink, torch.finfo(seen.d.dtype).tiny)
         d = seen.d if shrink == 1.0 else seen.d * shrink
-        out = torch.empty_like(d)
-        for columns in self._pieces(out):
+
+        def divide(columns: slice | None) -> Tensor:
             part = d if columns is None else d[columns]
             C = None if curvature is None else curvature(columns)
             M = metric_of(part, C, x.block.sizes, floor=floor, eps=eps, alpha=self.alpha, ramp=self.ramp, unit=shrink)
-            torch.div(part, M, out=out if columns is None else out[columns])
-        return self.rotate_back(x.block, out)
+            return torch.div(part, M, out=M)
 
-    def _pieces(self, out: Tensor) -> Iterator[slice | None]:
-        """All coordinates together if they are few, or if the ramp-up asks for the largest root of a tensor."""
-        if len(out) <= PIECE or self.alpha < 1.0:
-            yield None
-            return
-        for start in range(0, len(out), PIECE):
-            yield slice(start, start + PIECE)
+        if len(d) <= PIECE or self.alpha < 1.0:  # the ramp-up asks for the largest root of a tensor
+            return self.rotate_back(x.block, divide(None))
+        out = torch.empty_like(d)
+        for start in range(0, len(d), PIECE):
+            columns = slice(start, start + PIECE)
+            out[columns] = divide(columns)
+        return self.rotate_back(x.block, out)
 
     def curvature(self, x: Direction, beta: float, measurement: Measured) -> Tensor | None:
         """C_lambda for one block, before floor, eps and ramp-up; None if there is no average yet."""
