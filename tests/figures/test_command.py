@@ -11,10 +11,22 @@ import toy_benchmark
 from madamoo import cli
 from madamoo.bench import configure
 from madamoo.bench.training import train
-from madamoo.demo.contenders import ADAM, CONTROL, MADAM
-from madamoo.figures.claims import HIGHER, STALLS
+from madamoo.presentation.style import ADAM, CONTROL, MADAM
+from madamoo.figures.claims import COMPARED, HIGHER, STALLS, Phases, phase_gaps, switch_distances
 from madamoo.figures.command import FIGURES
-from madamoo.figures.experiments import ADAM_STILL, ADAMS, CONDITIONED, EUCLIDEAN, EXACT, EXECUTED, NOISE
+from madamoo.figures.experiments import (
+    ADAM_STILL,
+    ADAMS,
+    CONDITIONED,
+    EUCLIDEAN,
+    EXACT,
+    EXECUTED,
+    NOISE,
+    RATE,
+    STEPS,
+    Switching,
+    switching,
+)
 from madamoo.figures.fronts import TO_RUN
 from madamoo.figures.tables import summary, tables
 from madamoo.pareto import Front
@@ -44,25 +56,28 @@ def kept():
     return strict((KEPT / "numbers.json").read_text(encoding="utf-8"))
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """The whole command, as it is: half a minute on a core. One test only uses it, so that it is not run twice."""
-    out = tmp_path_factory.mktemp("figures") / "deep" / "out"
-    return out, call("--out", out)
-
-
-def test_the_command_gives_what_is_kept(finished, kept):
-    out, result = finished
+def test_the_command_gives_what_is_kept(tmp_path, kept):
+    """One figure by the command, and the figure's own rate of the others: the other rates are rows beside it."""
+    out = tmp_path / "deep" / "out"
+    result = call("--out", out, "--only", "trajectories,fronts")
     assert result.exit_code == 0, result.output
-    names = {"mismatch", "phases", "trajectories"}
-    assert {p.name for p in out.iterdir()} == {"numbers.json", "figures.md", *(f"{name}.svg" for name in names)}
-    for name in names:
-        ElementTree.parse(out / f"{name}.svg")
-        assert f"![{name}]({name}.svg)" in (out / "figures.md").read_text(encoding="utf-8")
+    assert {p.name for p in out.iterdir()} == {"numbers.json", "figures.md", "trajectories.svg"}
+    ElementTree.parse(out / "trajectories.svg")
+    assert "![trajectories](trajectories.svg)" in (out / "figures.md").read_text(encoding="utf-8")
     assert TO_RUN[0] in result.output  # there were no fronts, and it says how to make some
-    numbers = strict((out / "numbers.json").read_text(encoding="utf-8"))
-    assert set(numbers) == names
-    same(numbers, {name: kept[name] for name in names})
+    same(strict((out / "numbers.json").read_text(encoding="utf-8")), {"trajectories": kept["trajectories"]})
+
+
+def test_the_runs_give_what_is_kept(kept):
+    main = switching(COMPARED, rates=(RATE,))
+    none = Switching(STEPS, (RATE,), {})
+    phases = Phases(main, none, none, none)
+    for noise in NOISE:
+        for found, expected in (
+            (switch_distances(phases, noise), kept["mismatch"]["distances"][noise]),
+            (phase_gaps(phases, noise), kept["phases"]["gaps"][noise]),
+        ):
+            same(found, {name: expected[name] for name in COMPARED})
 
 
 def same(found, expected, where="numbers"):
@@ -91,7 +106,7 @@ def test_every_number_in_the_documentation_is_the_kept_one(kept):
 
 
 def test_what_the_documentation_says_of_the_numbers(kept):
-    """Every sentence there that is a finding: if one of these fails, the page has to be written anew."""
+    """Every sentence there that is a finding: if one of these fails, the page has to be rewritten."""
     mismatch, phases, trajectories = kept["mismatch"], kept["phases"], kept["trajectories"]
     # Without noise and with equal noise Adam does not stall where MAdam goes on; with unequal noise it does, at a rate.
     assert [mismatch["shares"][noise][STALLS][0] for noise in NOISE] == [0, 0, 1]
@@ -180,19 +195,16 @@ def test_without_fronts_it_says_what_to_run(tmp_path):
     assert list((tmp_path / "out").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
+def test_wrong_options_are_said_before_the_work(tmp_path):
+    for arguments, message in (
         (["--only", "phases,front"], "there is no figure 'front'"),
         (["--format", "gif"], "must be one of svg, png, pdf"),
         (["--fronts", "nowhere"], "there is no folder nowhere"),
-    ],
-)
-def test_wrong_options_are_told_before_the_work(arguments, message, tmp_path):
-    result = call("--out", tmp_path / "out", *arguments)
-    assert result.exit_code == 2
-    assert message in " ".join(result.output.replace("│", " ").split()) and arguments[0] in result.output
-    assert not (tmp_path / "out").exists()
+    ):
+        result = call("--out", tmp_path / "out", *arguments)
+        assert result.exit_code == 2
+        assert message in " ".join(result.output.replace("│", " ").split()) and arguments[0] in result.output
+        assert not (tmp_path / "out").exists()
 
 
 def test_out_that_is_a_file_is_refused(tmp_path):

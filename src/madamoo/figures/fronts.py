@@ -14,11 +14,11 @@ from madamoo.bench._records import read_records
 from madamoo.bench._registry import get
 from madamoo.bench._spec import canonical, parse
 from madamoo.bench._table import COMPARED, rows
-from madamoo.demo.contenders import ADAM, CONTROL, MADAM
 from madamoo.pareto import Front, draw_fronts
+from madamoo.presentation.style import OPTIMIZERS
 
 METHODS = ("palora", "pamal")
-NAMES = {"madam": MADAM, "adam": ADAM, "marginal": CONTROL}  # in the order that gives them the other figures' colours
+ORDER = ("madam", "adam", "marginal")  # gives them the other figures' colours
 TO_RUN = (
     "madamoo sweep multimnist --solvers palora,pamal --optimizers adam,madam,marginal --seeds 0,1,2 --results runs",
     "madamoo figures --only fronts --fronts runs",
@@ -72,7 +72,7 @@ def _fronts(records: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, Fro
         fits = all(config[key] == row[key] for key in same) and canonical(config["solver"]) == row["solver"]
         if fits and config["seed"] in row["seeds"] and config["lr"] == row["lr"].get(optimizer):
             found.setdefault(optimizer, []).append(Front.from_dict(record["front"]["test"]))
-    return {label: _mean(found[optimizer]) for optimizer, label in NAMES.items() if optimizer in found}
+    return {OPTIMIZERS[optimizer]: _mean(found[optimizer]) for optimizer in ORDER if optimizer in found}
 
 
 def _mean(fronts: list[Front]) -> Front:
@@ -85,7 +85,7 @@ def _mean(fronts: list[Front]) -> Front:
 def _numbers(row: dict[str, Any]) -> dict[str, Any]:
     """Hypervolumes: the mean over seeds, the deviation, the rate; the seeds."""
     by_optimizer = {
-        NAMES[optimizer]: {
+        OPTIMIZERS[optimizer]: {
             "hypervolume": row[optimizer],
             "deviation": row["deviation"][optimizer],
             "rate": row["lr"][optimizer],
