@@ -3,11 +3,11 @@ import math
 import numpy as np
 import pytest
 
-from madamoo.presentation.style import ADAM, CONTROL, MADAM
 from madamoo.demo.quadratics import SwitchingRun
 from madamoo.demo.summary import checkpoints, differences, digits_table, estimate, finals, switching_table
 from madamoo.demo.training import SOLVERS, DigitsRun, plan
 from madamoo.figures.experiments import PHASES
+from madamoo.presentation.style import ADAM, CONTROL, MADAM
 
 
 def runs(seeds: int) -> list[DigitsRun]:

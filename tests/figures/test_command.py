@@ -11,7 +11,6 @@ import toy_benchmark
 from madamoo import cli
 from madamoo.bench import configure
 from madamoo.bench.training import train
-from madamoo.presentation.style import ADAM, CONTROL, MADAM
 from madamoo.figures.claims import COMPARED, HIGHER, STALLS, Phases, phase_gaps, switch_distances
 from madamoo.figures.command import FIGURES
 from madamoo.figures.experiments import (
@@ -30,6 +29,7 @@ from madamoo.figures.experiments import (
 from madamoo.figures.fronts import TO_RUN
 from madamoo.figures.tables import summary, tables
 from madamoo.pareto import Front
+from madamoo.presentation.style import ADAM, CONTROL, MADAM
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "results" / "figures"

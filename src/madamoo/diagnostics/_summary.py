@@ -129,6 +129,7 @@ def verdict(facts: Mapping[str, Any]) -> tuple[str, list[str]]:
             advice.append("MAdam is worth a trial: attach a probe to it and compare the two flip rates.")
         else:
             text += " There is little for another metric to mend."
+            advice.append("Stay with Adam: what you change next should be the solver or the learning rate.")
     elif adam is None:
         text = (
             f"The preference-conditioned metric flips {_percent(conditioned)} of the improvements that the direction "
@@ -139,11 +140,15 @@ def verdict(facts: Mapping[str, Any]) -> tuple[str, list[str]]:
         rates = f"it flips {_percent(conditioned)} of the promised improvements, Adam's metric {_percent(adam)}"
         if conditioned < adam - ALIKE:
             text = f"The preference-conditioned metric keeps more of what the direction promises: {rates}."
+            advice.append(
+                "Train with MAdam, and check on validation data that it gains over the control (marginal), too."
+            )
         elif conditioned > adam + ALIKE:
             text = f"The preference-conditioned metric keeps less of what the direction promises: {rates}."
             advice.append("Compare the validation losses of MAdam and Adam before you choose MAdam for this problem.")
         else:
             text = f"The preference-conditioned metric and Adam's treat the objectives alike: {rates}."
+            advice.append("Decide between MAdam and Adam by their validation losses and their time per step.")
     return text, advice + _advice(facts)
 
 

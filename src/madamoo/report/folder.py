@@ -272,7 +272,7 @@ def fronts(runs: Sequence[ReadRun]) -> list[Block]:
         shown = [run for run in mine if run.config["seed"] == seed][:FRONTS]
         if len(shown) < len(mine):
             blocks.append(f"{name}: {len(shown)} of {counted(len(mine), 'front')}, all of seed {seed}.")
-        blocks += front_blocks(shown)[:1]
+        blocks += [block for block in front_blocks(shown) if not isinstance(block, Table)]
     return blocks
 
 

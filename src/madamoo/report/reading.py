@@ -262,6 +262,17 @@ def _is_cost(value: Any) -> bool:
     return points and _is_numbers(rest)
 
 
+def _is_front(value: Any) -> bool:
+    """As :meth:`madamoo.pareto.Front.to_dict` writes it."""
+    kinds: dict[str, Callable[[Any], bool]] = {
+        "preferences": lambda row: _is_list(row, lambda x: x is not None and _is_number(x)),
+        "points": lambda row: _is_list(row, lambda x: x is not None and _is_number(x)),
+        "maximise": lambda flag: isinstance(flag, bool),
+        "names": lambda name: isinstance(name, str),
+    }
+    return isinstance(value, dict) and all(_is_list(value.get(key), fits) for key, fits in kinds.items())
+
+
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "metrics": _is_numbers,
     "validation": _is_numbers,
@@ -270,7 +281,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     "steps": _is_count,
     "cost": _is_cost,
     "objectives": lambda value: _is_list(value, lambda name: isinstance(name, str)) and bool(value),
-    "front": lambda value: isinstance(value, dict) and all(isinstance(front, dict) for front in value.values()),
+    "front": lambda value: isinstance(value, dict) and all(map(_is_front, value.values())),
     "environment": lambda value: isinstance(value, dict),
     "reductions": lambda value: isinstance(value, list),
 }
