@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -84,7 +85,7 @@ def _draw_fronts(folder: Path | None, out: Path, format: str) -> dict[str, Any]:
 
     numbers = {}
     try:
-        for one in [] if folder is None else learned(folder):
+        for one in [] if folder is None else learned(folder, partial(typer.echo, err=True)):
             typer.echo(f"Figure: {one.draw(out / f'{one.name}.{format}')}", err=True)
             numbers[one.name] = rounded(one.numbers)
     except ValueError as error:  # records of a benchmark that is not here any more

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from madamoo.bench import available, get
 from madamoo.bench._methods import front_of
 from madamoo.bench._records import read_records
-from madamoo.bench._registry import get
 from madamoo.bench._spec import canonical, parse
 from madamoo.bench._table import COMPARED, rows
 from madamoo.pareto import Front, draw_fronts
@@ -45,8 +45,8 @@ class Learned:
         )
 
 
-def learned(folder: Path) -> Iterator[Learned]:
-    """Everything that can be drawn from the records below ``folder``.
+def learned(folder: Path, say: Callable[[str], None]) -> Iterator[Learned]:
+    """Everything that can be drawn from the records below ``folder``; what cannot is told to ``say``.
 
     Each optimizer is shown at the learning rate that is best on validation data, with the mean over the seeds that all
     of them have; see :func:`madamoo.bench._table.rows`.
@@ -54,6 +54,9 @@ def learned(folder: Path) -> Iterator[Learned]:
     records = [record for record in read_records(folder) if record.get("front")]
     records = [record for record in records if parse(record["config"]["solver"])[0] in METHODS]
     for benchmark in sorted({record["config"]["benchmark"] for record in records}):
+        if benchmark not in available():  # a record must not make us run its author's file
+            say(f"No fronts of {benchmark}: it is a benchmark of its author's, whose code is not run")
+            continue
         problem = get(benchmark)
         for row in rows(records, problem, name=benchmark):
             if row["primary"] and row["rate"] == "best":
