@@ -66,14 +66,14 @@ def test_what_is_no_row_is_named_and_set_aside(tmp_path):
     (good, *_) = run(tmp_path).rows
     nested = "[" * 100_000
     bad = {
-        "it is a list": [],
-        "objectives must be": good | {"objectives": ["a", "a"]},
-        "step must be": good | {"step": True},
+        "it is [], not a dictionary": [],
+        "objectives must be different names": good | {"objectives": ["a", "a", "b"]},
+        "it.step is True, not a whole number": good | {"step": True},
         "it has no losses": {key: value for key, value in good.items() if key != "losses"},
-        "floored is of another kind": good | {"floored": 10**400},
-        "effects is of another kind": good | {"effects": {"adam": None}},
-        "one entry per objective": good | {"cosines": [[1.0]]},
-        "seconds is of another kind": good | {"seconds": {"solver": "1"}},
+        "it.floored is 1000": good | {"floored": 10**400},
+        "it.effects has no euclidean": good | {"effects": {"adam": None}},
+        "one entry each": good | {"cosines": [[1.0]]},
+        "it.seconds.solver is '1', not a number": good | {"seconds": {"solver": "1"}},
     }
     for reason, row in bad.items():
         (tmp_path / "diagnostics.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(good) + "\n")

@@ -50,7 +50,7 @@ def test_what_is_no_row_is_left_out_and_said(own, tmp_path):
     (run,) = read_source(tmp_path).runs
     assert list(run.rows) == [rows[0], rows[2]]
     assert run.notes == [
-        "diagnostics.jsonl: line 2 is no row (cosines is of another kind) and was left out",
+        "diagnostics.jsonl: line 2 is no row (it.cosines is 3, not a list) and was left out",
         "diagnostics.jsonl: line 4 is not complete and was left out",
     ]
 

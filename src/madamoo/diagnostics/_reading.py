@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ._measure import DIAGONAL, METRICS
 from ._sinks import FILE, Row
+from .kinds import COUNT, FLAG, NAME, NUMBER, Maybe, flaw
 
-LARGEST = 1e100  # of a number in a row: sums and squares of such numbers are still finite
 NOTES = 5  # lines that are named one by one
 
 
@@ -74,84 +73,45 @@ def _parse(line: str) -> tuple[Row | None, str]:
         row = json.loads(line)
     except (ValueError, RecursionError):
         return None, "is not complete"
-    flaw = flaw_of(row)
-    return (None, f"is no row ({flaw})") if flaw else (row, "")
+    found = _flaw(row)
+    return (None, f"is no row ({found})") if found else (row, "")
 
 
-def flaw_of(row: Any) -> str:
-    """What is wrong with a row: empty if it is one that a probe may have written."""
-    if not isinstance(row, dict):
-        return f"it is a {type(row).__name__}"
-    names = row.get("objectives")
-    if not _is_list(names, lambda name: isinstance(name, str)) or not names or len(set(names)) < len(names):
-        return "objectives must be different names"
-    if not isinstance(row.get("step"), int) or isinstance(row["step"], bool) or not 0 <= row["step"] < 2**63:
-        return f"step must be a whole number, not {str(row.get('step'))[:20]!r}"
-    for key, fits in _FIELDS.items():
-        if key not in row:
-            return f"it has no {key}"
-        if not fits(row[key]):
-            return f"{key} is of another kind"
-    if not _maybe(_numbers)(row.get("seconds")):
-        return "seconds is of another kind"
-    square = [len(line) for line in row["cosines"]] == [len(names)] * len(names)
-    missing = [n for n in names if n not in row["losses"] or n not in row["weights"]]
-    if not square or missing:
-        return "cosines, losses and weights must have one entry per objective"
-    return ""
-
-
-def _is_number(value: Any) -> bool:
-    """A number that can be computed with, or None."""
-    if value is None:
-        return True
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
-
-
-def _is_flag(value: Any) -> bool:
-    return value is None or isinstance(value, bool)
-
-
-def _is_list(value: Any, fits: Callable[[Any], bool]) -> bool:
-    return isinstance(value, list) and all(map(fits, value))
-
-
-def _numbers(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_number, value.values()))
-
-
-def _maybe(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or fits(value)
-
-
-def _by(keys: Iterable[str], fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """A dictionary that has these keys at least, with values of a kind."""
-    wanted = tuple(keys)
-    return lambda value: isinstance(value, dict) and all(key in value and fits(value[key]) for key in wanted)
-
-
-def _flags(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_flag, value.values()))
-
-
-def _matrix(value: Any) -> bool:
-    return _is_list(value, lambda line: _is_list(line, _is_number))
-
-
-_FIELDS: Mapping[str, Callable[[Any], bool]] = {
-    "losses": _numbers,
-    "weights": _numbers,
-    "cosines": _matrix,
-    "conflict_rate": _is_number,
-    "effects": _by(METRICS, _maybe(_numbers)),
-    "alignments": _by(METRICS, _maybe(_numbers)),
-    "flips": _by(METRICS[1:], _maybe(_flags)),
-    "threshold": _maybe(_numbers),
-    "condition": _by(DIAGONAL, _is_number),
-    "spread": _by(DIAGONAL, _is_number),
-    "predicted": _maybe(_numbers),
-    "observed": _maybe(_numbers),
-    "marginalisation": _maybe(_numbers),
-    "floored": _is_number,
-    "below_eps": _is_number,
+_VALUE, _VALUES = Maybe(NUMBER), {str: Maybe(NUMBER)}
+_ROW = {
+    "step": COUNT,
+    "objectives": [NAME],
+    "losses": _VALUES,
+    "weights": _VALUES,
+    "cosines": [[_VALUE]],
+    "conflict_rate": _VALUE,
+    "effects": dict.fromkeys(METRICS, Maybe(_VALUES)),
+    "alignments": dict.fromkeys(METRICS, Maybe(_VALUES)),
+    "flips": dict.fromkeys(METRICS[1:], Maybe({str: Maybe(FLAG)})),
+    "threshold": Maybe(_VALUES),
+    "condition": dict.fromkeys(DIAGONAL, _VALUE),
+    "spread": dict.fromkeys(DIAGONAL, _VALUE),
+    "predicted": Maybe(_VALUES),
+    "observed": Maybe(_VALUES),
+    "marginalisation": Maybe(_VALUES),
+    "floored": _VALUE,
+    "below_eps": _VALUE,
 }
+
+
+def _flaw(row: Any) -> str:
+    """What is wrong with a row: empty if it is one that a probe may have written."""
+    found = flaw(row, _ROW, "it") or flaw(row.get("seconds"), Maybe(_VALUES), "it.seconds")
+    if found:
+        return found
+    names = row["objectives"]
+    square = [len(line) for line in row["cosines"]] == [len(names)] * len(names)
+    if (
+        not names
+        or len({*names}) < len(names)
+        or not square
+        or {*names} - {*row["losses"]}
+        or {*names} - {*row["weights"]}
+    ):
+        return "objectives must be different names, with one entry each in cosines, losses and weights"
+    return ""

@@ -6,17 +6,18 @@ them is imported, and what is not of the kind that the lab or a probe writes is 
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from madamoo.diagnostics import FILE, Row, read_runs
+from madamoo.diagnostics.kinds import COUNT, FLAG, NAME, NUMBER, Kind, Maybe, flaw
 
 RECORD, EPOCHS, PART = "run.json", "epochs.jsonl", "ray-"
-NAMES = ("benchmark", "solver", "optimizer")  # of a configuration
-STATUS = ("running", "finished", "diverged")
 
 
 class Unreadable(ValueError):
@@ -141,45 +142,47 @@ def _ended_runs(path: Path) -> tuple[list[ReadRun], list[str]]:
         return [], []
     from . import lab
 
-    records, notes = lab.read_all(path)
-    notes = [note for note in notes if FILE not in note]
-    rows: dict[str | None, Sequence[Row]] = {}
+    with redirect_stderr(io.StringIO()) as said:  # damaged files are named there
+        records = lab.read_records(path)
+    notes = [line.removeprefix("madamoo: ") for line in said.getvalue().splitlines() if FILE not in line]
+    rows: dict[str, Sequence[Row]] = {}
     running = 0
     for file in folders:
         record = _read_record(file, [])
         if record is not None and record["status"] == "running":
             running += 1
         elif record is not None and (file.parent / FILE).exists():
-            found = _read_rows(file.parent / FILE, notes)
-            key = lab.identity(record["config"])
-            if found and key is not None:
-                rows[key] = found[-1]
+            of_probe = _read_rows(file.parent / FILE, notes)
+            if of_probe:
+                rows[_key(record["config"])] = of_probe[-1]
     if running:
         notes.append(f"{running} of the runs below {path} have not ended and are not shown")
     runs = []
     for record in records:
         config = record["config"]
-        flaw = flaw_of(record)
-        if flaw:
-            notes.append(f"the record of {_short(config)} is not used: {flaw}")
+        found = flaw_of(record)
+        if found:
+            notes.append(f"the record of {str(config)[:100]} is not used: {found}")
             continue
         name = f"{config['solver']} {config['optimizer']} lr {config['lr']:g} seed {config['seed']}"
-        runs.append(ReadRun(name, record, rows=rows.get(lab.identity(config), ())))
+        runs.append(ReadRun(name, record, rows=rows.get(_key(config), ())))
     return runs, notes
 
 
-def _short(config: Any) -> str:
-    return str(config)[:100]
+def _key(config: dict[str, Any]) -> str:
+    return json.dumps(config, sort_keys=True)
 
 
 def _read_record(path: Path, notes: list[str]) -> dict[str, Any] | None:
-    from .lab import read_one
+    from .lab import Damaged, read_record
 
-    record, flaw = read_one(path)
-    if record is not None:
-        flaw = flaw_of(record)
-    if flaw:
-        notes.append(f"{path.name} is damaged and not used: {flaw}")
+    try:
+        record = read_record(path, "config", "status")
+        found = flaw_of(record)
+    except (Damaged, ValueError) as error:
+        found = str(error)
+    if found:
+        notes.append(f"{path.name} is damaged and not used: {found}")
         return None
     return record
 
@@ -191,10 +194,10 @@ def _read_epochs(path: Path, notes: list[str]) -> list[dict[str, Any]]:
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             try:
-                row = json.loads(line) if line.strip() else None
+                row: Any = json.loads(line) if line.strip() else None
             except (ValueError, RecursionError):
                 row = False
-            if isinstance(row, dict) and _is_epoch(row):
+            if not flaw(row, _EPOCH, "it") and not flaw(row.get("weights"), Maybe([_VALUE]), "it"):
                 found.append(row)
             elif row is not None:
                 bad += 1
@@ -203,85 +206,44 @@ def _read_epochs(path: Path, notes: list[str]) -> list[dict[str, Any]]:
     return found
 
 
-# ---------------------------------------------------------------- of which kind things are
-
-
-def _is_epoch(row: dict[str, Any]) -> bool:
-    lists = ("train_losses", "validation_losses")
-    return (
-        _is_count(row.get("epoch"))
-        and all(key in row and (row[key] is None or _is_list(row[key], _is_number)) for key in lists)
-        and (row.get("weights") is None or _is_list(row["weights"], _is_number))
-    )
-
-
-def flaw_of(record: dict[str, Any]) -> str:
-    """What is wrong with a record: empty if it is one that the lab may have written."""
-    config = record.get("config")
-    if not isinstance(config, dict):
-        return "it has no configuration"
-    for name in NAMES:
-        if not isinstance(config.get(name), str):
-            return f"its configuration has no {name}"
-    for name in ("lr", "seed", "epochs", "batch"):
-        if name in config and (config[name] is None or not _is_number(config[name])):
-            return f"its {name} is {str(config[name])[:20]!r}, not a number"
-    if record.get("status") not in STATUS:
-        return f"its status is {str(record.get('status'))[:20]!r}, not one of {', '.join(STATUS)}"
-    for name, fits in _KINDS.items():
-        if record.get(name) is not None and not fits(record[name]):
-            return f"its {name} is of another kind"
-    return ""
-
-
-LARGEST = 1e100  # of a number in a record: sums and squares of such numbers are still finite
-
-
-def _is_number(value: Any) -> bool:
-    if value is None:
-        return True
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-
-
-def _is_list(value: Any, fits: Callable[[Any], bool]) -> bool:
-    return isinstance(value, list) and all(map(fits, value))
-
-
-def _is_numbers(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_number, value.values()))
-
-
-def _is_cost(value: Any) -> bool:
-    curve = value.get("curve") if isinstance(value, dict) else None
-    rest = isinstance(value, dict) and {key: x for key, x in value.items() if key != "curve"}
-    points = curve is None or _is_list(curve, lambda p: _is_list(p, _is_number) and len(p) == 2 and p[0] is not None)
-    return points and _is_numbers(rest)
-
-
-def _is_front(value: Any) -> bool:
-    """As :meth:`madamoo.pareto.Front.to_dict` writes it."""
-    kinds: dict[str, Callable[[Any], bool]] = {
-        "preferences": lambda row: _is_list(row, lambda x: x is not None and _is_number(x)),
-        "points": lambda row: _is_list(row, lambda x: x is not None and _is_number(x)),
-        "maximise": lambda flag: isinstance(flag, bool),
-        "names": lambda name: isinstance(name, str),
-    }
-    return isinstance(value, dict) and all(_is_list(value.get(key), fits) for key, fits in kinds.items())
-
-
-_KINDS: dict[str, Callable[[Any], bool]] = {
-    "metrics": _is_numbers,
-    "validation": _is_numbers,
-    "validation_loss": _is_number,
-    "weights_moved": _is_number,
-    "steps": _is_count,
-    "cost": _is_cost,
-    "objectives": lambda value: _is_list(value, lambda name: isinstance(name, str)) and bool(value),
-    "front": lambda value: isinstance(value, dict) and all(map(_is_front, value.values())),
-    "environment": lambda value: isinstance(value, dict),
-    "reductions": lambda value: isinstance(value, list),
+_VALUE, _VALUES = Maybe(NUMBER), {str: Maybe(NUMBER)}
+_EPOCH = {"epoch": COUNT, "train_losses": Maybe([_VALUE]), "validation_losses": Maybe([_VALUE])}
+_RECORD = {
+    "config": {"benchmark": NAME, "solver": NAME, "optimizer": NAME},
+    "status": Kind("running, finished or diverged", lambda value: value in ("running", "finished", "diverged")),
 }
+_FRONT = {"preferences": [[NUMBER]], "points": [[NUMBER]], "maximise": [FLAG], "names": [NAME]}
+_POINT = Kind(
+    "seconds and a loss",
+    lambda value: (
+        isinstance(value, list) and len(value) == 2 and not flaw(value, [_VALUE], "") and value[0] is not None
+    ),
+)
+_ANY = Kind("anything", lambda value: True)
+_FURTHER: dict[str, Any] = {  # where they are there
+    "metrics": _VALUES,
+    "validation": _VALUES,
+    "validation_loss": NUMBER,
+    "weights_moved": NUMBER,
+    "steps": COUNT,
+    "objectives": [NAME],
+    "front": {str: _FRONT},
+    "environment": {str: _ANY},
+    "reductions": [_ANY],
+}
+
+
+def flaw_of(record: Any) -> str:
+    """What is wrong with a record: empty if it is one that the lab may have written."""
+    found = flaw(record, _RECORD, "it")
+    if found:
+        return found
+    config, cost = record["config"], record.get("cost")
+    numbers = {key: x for key, x in cost.items() if key != "curve"} if isinstance(cost, dict) else cost
+    parts: list[tuple[Any, Any, str]] = [
+        *((config[key], NUMBER, f"its {key}") for key in ("lr", "seed", "epochs", "batch") if key in config),
+        *((record.get(key), Maybe(kind), f"its {key}") for key, kind in _FURTHER.items()),
+        (numbers, Maybe(_VALUES), "its cost"),
+        (cost.get("curve") if isinstance(cost, dict) else None, Maybe([_POINT]), "its curve"),
+    ]
+    return next((found for part in parts if (found := flaw(*part))), "")

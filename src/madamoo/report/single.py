@@ -123,10 +123,10 @@ def front_blocks(runs: Sequence[ReadRun]) -> list[Block]:
     from . import lab
 
     benchmarks = sorted({record["config"]["benchmark"] for record in records})
-    if not all(map(lab.is_known, benchmarks)):
+    if not {*benchmarks} <= {*lab.available()}:
         return [f"The front is not drawn: {listed(benchmarks)} is a benchmark of its author's, whose code is not run."]
     try:
-        fronts, reference = lab.fronts(records)
+        fronts, reference, _ = lab.fronts_of(records)
         caption = "On test data, one point per ray; dominated ones are faint. HV is the hypervolume."
         blocks: list[Block] = [front_figure(fronts, reference, heading="Pareto front", caption=caption)]
     except (ValueError, OSError, KeyError, TypeError, RuntimeError) as error:
