@@ -6,53 +6,20 @@ Whatever comes in is text, never markup: names of objectives and paths are a use
 from __future__ import annotations
 
 import json
-import math
-import re
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from madamoo import __version__
 
-TALL = 25  # rows; a longer table scrolls in a box of its own
-
-
-class Number(NamedTuple):
-    """A number in a table, and how it is written."""
-
-    value: float | None
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
-Value: TypeAlias = str | float | int | Number | None
-
-
-@dataclass(frozen=True)
-class Table:
-    """The first column is the label of the row."""
-
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[Value]]
-    caption: str = ""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A plotly figure in light colours, those of the dark being known to the page; ``caption`` describes it."""
-
-    title: str
-    data: Sequence[Mapping[str, Any]]
-    layout: Mapping[str, Any]
-    caption: str = ""
-    height: int = 320
+from .plots import Figure
+from .style import DARK
+from .tables import Table, caption_html, finite, table_html
 
 
 @dataclass(frozen=True)
@@ -83,7 +50,15 @@ class Points:
     lines: Sequence[str]
 
 
-Block: TypeAlias = str | Table | Figure | Panels | Facts | Notes | Points  # a string is a paragraph
+@dataclass(frozen=True)
+class Verdict:
+    """What it all comes to, and what to do about it."""
+
+    text: str
+    advice: Sequence[str] = ()
+
+
+Block: TypeAlias = str | Table | Figure | Panels | Facts | Notes | Points | Verdict  # a string is a paragraph
 
 
 @dataclass(frozen=True)
@@ -101,9 +76,22 @@ class Page:
 
 def write_page(page: Page, path: Path) -> Path:
     """Write the page and return its path."""
-    text = render(page)
+    return replace_file(path, render(page))
+
+
+def replace_file(path: Path, text: str) -> Path:
+    """Write a file so that at every moment it is the old one or the new one, and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    new = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with new.open("wb") as file:
+            file.write(text.encode("utf-8", "replace"))  # half a surrogate pair in a name is no reason to fail
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
     return path
 
 
@@ -125,6 +113,7 @@ def render(page: Page) -> str:
         script=_part("page.js"),
         plotly=get_plotlyjs().replace("</script", "<\\/script"),
         figures=_json([{"data": figure.data, "layout": figure.layout} for figure in figures]),
+        dark=_json(DARK),
     )
 
 
@@ -134,16 +123,8 @@ def _part(name: str) -> str:
 
 def _json(value: Any) -> str:
     """JSON that cannot end the script it stands in; what is not finite is a gap."""
-    text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(finite(value), separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(x) for key, x in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(x) for x in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _section(number: int, section: Section, figures: list[Figure]) -> str:
@@ -163,11 +144,19 @@ def _block(block: Block, figures: list[Figure]) -> str:
     if isinstance(block, Facts):
         items = "\n".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in block.items.items())
         return f"<dl>\n{items}\n</dl>"
-    if isinstance(block, Notes | Points):
-        items = "\n".join(f"<li>{_prose(line)}</li>" for line in block.lines)
-        kind = ' class="notes"' if isinstance(block, Notes) else ""
-        return f"<div{kind}><ul>\n{items}\n</ul></div>" if kind else f"<ul>\n{items}\n</ul>"
+    if isinstance(block, Points):
+        return _list(block.lines)
+    if isinstance(block, Notes):
+        return f'<div class="notes">{_list(block.lines)}</div>'
+    if isinstance(block, Verdict):
+        advice = f"<p><strong>Advice.</strong></p>{_list(block.advice)}" if block.advice else ""
+        return f'<div class="verdict"><p><strong>Verdict.</strong> {_prose(block.text)}</p>{advice}</div>'
     return f"<p>{_prose(block)}</p>"
+
+
+def _list(lines: Sequence[str]) -> str:
+    items = "\n".join(f"<li>{_prose(line)}</li>" for line in lines)
+    return f"<ul>\n{items}\n</ul>"
 
 
 def _prose(text: str) -> str:
@@ -178,54 +167,7 @@ def _figure(figure: Figure, figures: list[Figure]) -> str:
     figures.append(figure)
     label = escape(f"{figure.title}. {figure.caption}".rstrip(". "))
     return (
-        f"<figure>{_caption(figure.title, figure.caption)}\n"
+        f"<figure>{caption_html(figure.title, figure.caption)}\n"
         f'<div class="plot" id="figure-{len(figures) - 1}" role="img" aria-label="{label}" '
         f'style="height:{figure.height}px"></div></figure>'
     )
-
-
-def _caption(title: str, text: str) -> str:
-    return f"<figcaption><strong>{escape(title)}</strong> {escape(text)}</figcaption>"
-
-
-def table_html(table: Table) -> str:
-    """A table that a click on a header sorts; columns of numbers are known by their cells."""
-    columns = [[_key(row[k]) for row in table.rows] for k in range(len(table.header))]
-    numeric = [k > 0 and any(keys) and None not in keys for k, keys in enumerate(columns)]
-    head = "".join(
-        f'<th scope="col" aria-sort="none" data-kind="{"number" if number else "text"}"'
-        f'{"" if number else " class=words"}><button type="button">{escape(name)}</button></th>'
-        for name, number in zip(table.header, numeric, strict=True)
-    )
-    body = "\n".join(f"<tr>{_row(row, numeric)}</tr>" for row in table.rows)
-    box = "scroll tall" if len(table.rows) > TALL else "scroll"
-    return (
-        f'<figure class="table">{_caption(table.title, table.caption)}\n'
-        f'<div class="{box}" tabindex="0" role="region" aria-label="{escape(table.title)}">'
-        f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div></figure>"
-    )
-
-
-def _row(row: Sequence[Value], numeric: Sequence[bool]) -> str:
-    label, *values = row
-    cells = [f'<th scope="row" title="{escape(_text(label))}">{escape(_text(label))}</th>']
-    for value, number in zip(values, numeric[1:], strict=True):
-        mark = f' data-key="{_key(value)}"' if number else ' class="words"'
-        cells.append(f"<td{mark}>{escape(_text(value))}</td>")
-    return "".join(cells)
-
-
-def _text(value: Value) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _key(value: Value) -> str | None:
-    """What a cell is sorted by in a column of numbers: empty if it holds nothing, None if it is no number."""
-    if isinstance(value, Number):
-        value = value.value
-    if isinstance(value, str):
-        found = re.match(r"\s*([+−-]?\d+(\.\d+)?(e[+-]?\d+)?)(?![\w.:])", value)
-        return found[1].replace("−", "-") if found else ("" if value.strip() in ("", "-") else None)
-    return "" if value is None or not math.isfinite(value) else repr(float(value))

@@ -1,10 +1,6 @@
 "use strict";
-// Figures are plain data in light colours; what each is in the dark stands here, and nowhere else.
-const DARK = {
-  "#0072B2": "#5aa9e6", "#D55E00": "#f08a4b", "#009E73": "#3cc79b", "#CC79A7": "#e29ac4", "#E69F00": "#f0b840",
-  "#56B4E9": "#9bd3f5", "#000000": "#d5d8dd", "#333333": "#c3c8cf", "#e3e3e3": "#2c3037", "#8a8f98": "#7d848e",
-  "#ffffff": "#15171b",
-};
+// Figures are plain data in light colours; what each colour is in the dark comes with the page.
+const DARK = JSON.parse(document.getElementById("dark").textContent);
 const figures = JSON.parse(document.getElementById("figures").textContent);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const touch = matchMedia("(pointer: coarse)");
