@@ -69,7 +69,7 @@ class Losses:
     def scaled_by(self) -> float | None:
         """The factor of a GradScaler, if every loss ends in a product with one and the same of its scales."""
         scales: list[Any] = [getattr(node, "_saved_other", None) for node in self.nodes() if node is not None]
-        if not scales or any(not isinstance(s, Tensor) or s.dim() or s.requires_grad for s in scales):
+        if not scales or not all(map(_is_scale, scales)):
             return None
         factor = float(scales[0])
         same = len({s.data_ptr() for s in scales}) == 1
@@ -100,6 +100,13 @@ class Losses:
             opaque = opaque or node.name().startswith("CompiledFunction")
             stack.extend(parent for parent, _ in node.next_functions)
         return opaque
+
+
+def _is_scale(factor: Any) -> bool:
+    """Whether it may be a GradScaler's scale. A number in the user's code would be kept in float64 or int64."""
+    if not isinstance(factor, Tensor):
+        return False
+    return factor.dtype is torch.float32 and factor.dim() == 0 and not factor.requires_grad
 
 
 def _have_one_source(nodes: Sequence[Node | None]) -> bool:
