@@ -18,9 +18,7 @@ BATCH = st.tuples(REACH, st.booleans(), st.booleans())
 
 def batch_of(params, slopes, reach, opaque):
     """Linear losses, so that the gradients are the slopes."""
-    losses = [
-        sum((params[p] * slopes[i][p]).sum() for p in reach[i]) if reach[i] else None for i in range(COUNT)
-    ]
+    losses = [sum((params[p] * slopes[i][p]).sum() for p in reach[i]) if reach[i] else None for i in range(COUNT)]
     if opaque:
         there = [loss for loss in losses if loss is not None]
         entries = iter((torch.stack(there) * 1.0).unbind())

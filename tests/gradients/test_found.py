@@ -6,7 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import Net
-from madamoo.gradients import Found, Layout, add_found, allow_several_backward_passes, differentiate, read_losses, unpack
+from madamoo.gradients import (
+    Found,
+    Layout,
+    add_found,
+    allow_several_backward_passes,
+    differentiate,
+    read_losses,
+    unpack,
+)
 
 EACH = (0, 1, 2)
 

@@ -88,7 +88,9 @@ def test_any_sequence_of_batches(batches, heads_together):
         check_same(unpack(rows, params), wanted)
         assert all(g is None for row in found.rows.values() for g in row)  # used up
         old = {p: {*block.params} for block in before.blocks for p in block.params}
-        assert all(len({*block.params} - old.get(p, {*block.params})) == 0 for block in layout.blocks for p in block.params)
+        assert all(
+            len({*block.params} - old.get(p, {*block.params})) == 0 for block in layout.blocks for p in block.params
+        )
         again, same = layout.pack(copied(wanted), params, heads_together=heads_together)
         assert same is layout and [r.block for r in again] == [r.block for r in rows]
         if not heads_together:
