@@ -137,15 +137,19 @@ class Layout:
     def state_dict(self, params: Sequence[Tensor]) -> dict[str, Any]:
         """The layout with the parameters numbered as they are in ``params``."""
         index = {p: k for k, p in enumerate(params)}
+        blocks = [[index[p] for p in block.params if p in index] for block in self.blocks]
         return {
             "reach": {index[p]: sorted(reach) for p, reach in self.reach.items() if p in index},
-            "blocks": [[index[p] for p in block.params if p in index] for block in self.blocks],
+            "blocks": [numbers for numbers in blocks if numbers],
         }
 
     @classmethod
     def load(cls, state: Mapping[str, Any], params: Sequence[Tensor], group_of: GroupOf) -> Layout:
         """The layout that :meth:`state_dict` was made of."""
         reach = {params[k]: frozenset(int(i) for i in objectives) for k, objectives in state["reach"].items()}
+        for objectives in reach.values():
+            if any(i < 0 for i in objectives):
+                raise ValueError(f"the layout has the objectives {sorted(objectives)}")
         blocks = []
         for numbers in state["blocks"]:
             members = tuple(params[k] for k in numbers)

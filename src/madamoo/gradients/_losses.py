@@ -71,12 +71,12 @@ class Losses:
         return [r.grad_fn if isinstance(r, Tensor) else r.node for r in self.roots if r is not None]
 
     def scaled_by(self) -> float | None:
-        """The factor of a GradScaler, if several losses end in a product with one and the same tensor that looks so."""
+        """The factor of a GradScaler, if every loss ends in a product with one and the same of its scales."""
         nodes = self.nodes()
-        if len(nodes) < 2 or any(type(node).__name__ != "MulBackward0" for node in nodes):
+        if any(type(node).__name__ != "MulBackward0" for node in nodes):
             return None
         scales: list[Any] = [getattr(node, "_saved_other", None) for node in nodes]
-        if any(not isinstance(s, Tensor) or s.dim() or s.requires_grad for s in scales):
+        if not all(map(_is_scale, scales)):
             return None
         factor = float(scales[0])
         same = len({s.data_ptr() for s in scales}) == 1
@@ -116,6 +116,13 @@ def _kinds_of_nodes(stack: list[Node | None]) -> set[str]:
                 if parent not in seen:
                     stack.append(parent)
     return {kind.__name__ for kind in types}
+
+
+def _is_scale(factor: Any) -> bool:
+    """Whether it may be a GradScaler's scale. A number in the user's code would be kept in float64 or int64."""
+    if not isinstance(factor, Tensor):
+        return False
+    return factor.dtype is torch.float32 and factor.dim() == 0 and not factor.requires_grad
 
 
 def _have_one_source(nodes: Sequence[Node | None]) -> bool:

@@ -88,7 +88,7 @@ class SharedRows:
     def by_param(self) -> Iterator[tuple[Tensor, tuple[int, ...], Tensor]]:
         """Each parameter, the objectives that have a row, and these rows in its shape: a view."""
         for param, part in self.block.parts():
-            yield param, self.objectives, self.single[:, part].view(-1, *param.shape)
+            yield param, self.objectives, self.single[:, part].view(len(self.objectives), *param.shape)
 
     def pieces(self) -> Iterator[tuple[int, Tensor]]:
         """Each objective with its gradient, piece by piece."""
@@ -111,7 +111,7 @@ class HeadRows:
     def by_param(self) -> Iterator[tuple[Tensor, tuple[int, ...], Tensor]]:
         for (param, part), owner in zip(self.block.parts(), self.block.owners, strict=True):
             keys = (owner,) if len(self.stack) else ()
-            yield param, keys, self.stack[:, part].view(-1, *param.shape)
+            yield param, keys, self.stack[:, part].view(len(keys), *param.shape)
 
     def pieces(self) -> Iterator[tuple[int, Tensor]]:
         for row in self.stack:

@@ -115,12 +115,13 @@ class Averages(ABC):
 
     def _joined_pairs(self, owners: tuple[int, ...], others: Sequence[Self]) -> list[Label]:
         """The labels of these and others in one block; all are what :meth:`split` gives."""
-        each = (self, *others)
-        same = all(a.pairs == self.pairs for a in others)
-        heads = bool(owners) and all(a.pairs in ([], [(i, i)]) for a, i in zip(each, owners, strict=True))
-        if any(a.age != self.age for a in others) or not (same or heads):
+        if owners:
+            fit = all(a.pairs in ([], [(i, i)]) for a, i in zip((self, *others), owners, strict=True))
+        else:
+            fit = all(a.pairs == self.pairs for a in others)
+        if not fit or any(a.age != self.age for a in others):
             raise RuntimeError("averages of parameters that were updated in different steps cannot be joined")
-        return [None] * len(self.pairs) if heads else [*self.pairs]
+        return [None] * len(self.pairs) if owners else [*self.pairs]
 
     def _counts(self, measured: Sequence[Label]) -> dict[Label, int]:
         """The number of updates of each pair, once those in ``measured`` are done."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -39,7 +39,7 @@ class Measured:
     norms: Mapping[int, float] | None = None  # |g_i|, if the averages are of normalised gradients
     restarts: bool = False  # whether the averages start again
     store: Store | None = None  # the averages in the blocks of this step
-    grown: tuple[Averages, ...] = ()  # those that get new pairs in this step, allocated
+    blocks: Mapping[Block, MeasuredBlock] = field(default_factory=dict)
 
     @property
     def every_row(self) -> bool:
@@ -49,9 +49,15 @@ class Measured:
         """The objectives whose own gradient the averages need."""
         return self.estimator.needed(present, self.drawn) if self.active else ()
 
-    def labels(self, x: Direction) -> list[Label]:
-        """The averages to update with a direction as the estimator sees it."""
-        return self.estimator.labels(x, self.drawn) if self.active else []
+
+@dataclass(frozen=True)
+class MeasuredBlock:
+    """What a step does to the averages of one block."""
+
+    averages: Averages  # before the step
+    after: Averages  # those that the step will update, with memory for the pairs that are new
+    seen: Direction  # what the estimator takes for objectives, in the basis of the averages
+    labels: list[Label]  # the averages that are updated
 
 
 class PreferenceMetric:
@@ -238,8 +244,6 @@ class PreferenceMetric:
         A collapsed average of other weights starts from zero, and normalised ones need the norms. Raises MemoryError
         if what is to be kept is larger than the memory that is free.
         """
-        if self.normalise:
-            measurement = replace(measurement, norms={**self.norms, **self._norms(measurement, directions)})
         store = self._store
         if measurement.estimator.needs_static:
             if any(self.constant.get(i, weights[i]) != weights[i] for i in present):
@@ -250,8 +254,10 @@ class PreferenceMetric:
             self._warn_of_missing(weights, present)
         if store is None:
             store = Store(partial(_empty, measurement.estimator, self.dtype))
-        measurement = replace(measurement, store=store.repacked(layout))
-        return replace(measurement, grown=self._grown(measurement, directions))
+        store = store.repacked(layout)
+        blocks = self._measured_blocks(measurement, store, directions)
+        norms = {**self.norms, **_norms(blocks)} if self.normalise else None
+        return replace(measurement, store=store, blocks=blocks, norms=norms)
 
     def _warn_of_missing(self, weights: Sequence[float], present: Sequence[int]) -> None:
         if len(present) == len(weights) or self._warned:
@@ -263,35 +269,29 @@ class PreferenceMetric:
             stacklevel=5,
         )
 
-    def _norms(self, measurement: Measured, directions: Sequence[Direction]) -> dict[int, float]:
-        """|g_i| over all parameters, for the objectives that the estimator sees by themselves in this step."""
-        parts: dict[int, list[Tensor]] = {}
-        for x in map(measurement.estimator.sees, directions):
-            for key, row in x.by_objective():
-                parts.setdefault(key, []).append(row)
-        largest = torch.finfo(torch.float32).max ** 0.5  # where the sum of squares overflows, any large number will do
-        return {key: min(float(torch.nn.utils.get_total_norm(rows)), largest) for key, rows in parts.items()}
-
-    def _seen(self, x: Direction, measurement: Measured) -> Direction:
-        return measurement.estimator.sees(self.rotate(x))
-
-    def _grown(self, measurement: Measured, directions: Sequence[Direction]) -> tuple[Averages, ...]:
-        """The averages that this step adds pairs to, with room for them; raises if there is no memory for it."""
-        assert measurement.store is not None
+    def _measured_blocks(
+        self, measurement: Measured, store: Store, directions: Sequence[Direction]
+    ) -> dict[Block, MeasuredBlock]:
+        """What this step does to each block, the memory for it allocated; raises if there is not enough."""
+        blocks: dict[Block, MeasuredBlock] = {}
         new: dict[torch.device, list[Growth]] = {}
         for x in directions:
-            averages, seen = measurement.store.at(x.block), measurement.estimator.sees(x)
-            if missing := averages.missing(measurement.labels(seen)):
-                growth = Growth(averages, missing, len(seen.weights), x.d.dtype)
+            seen, averages = measurement.estimator.sees(self.rotate(x)), store.at(x.block)
+            labels = measurement.estimator.labels(seen, measurement.drawn) if measurement.active else []
+            blocks[x.block] = MeasuredBlock(averages, averages, seen, labels)
+            if missing := averages.missing(labels):
+                growth = Growth(averages, missing, len(seen.weights), seen.d.dtype)
                 new.setdefault(x.d.device, []).append(growth)
         for device, growths in new.items():
             check_memory(growths, device, measurement.estimator)
-        return tuple(growth.grown(device) for device, growths in new.items() for growth in growths)
+            for growth in growths:
+                block = growth.averages.block
+                blocks[block] = replace(blocks[block], after=growth.grown(device))
+        return blocks
 
     def precondition(self, x: Direction, beta: float, measurement: Measured) -> Tensor:
-        seen = self._seen(x, measurement)
-        assert measurement.store is not None
-        averages, labels = measurement.store.at(x.block), measurement.labels(seen)
+        block = measurement.blocks[x.block]
+        seen, averages, labels = block.seen, block.averages, block.labels
         shrink = shrink_for(seen, measurement.norms)
         curvature = averages.curvature(seen, labels, beta**self.every, measurement.norms, self.bias_correction, shrink)
         floor = None if averages.needs_no_floor(seen, labels) else (1.0 - beta) if self.floor else 0.0
@@ -314,10 +314,9 @@ class PreferenceMetric:
 
     def curvature(self, x: Direction, beta: float, measurement: Measured) -> Tensor | None:
         """C_lambda for one block, before floor, eps and ramp-up; None if there is no average yet."""
-        assert measurement.store is not None
-        averages, seen = measurement.store.at(x.block), self._seen(x, measurement)
-        curvature = averages.curvature(
-            seen, measurement.labels(seen), beta**self.every, measurement.norms, self.bias_correction
+        block = measurement.blocks[x.block]
+        curvature = block.averages.curvature(
+            block.seen, block.labels, beta**self.every, measurement.norms, self.bias_correction
         )
         return None if curvature is None else curvature(None)
 
@@ -330,11 +329,10 @@ class PreferenceMetric:
     ) -> None:
         store = measurement.store
         assert store is not None
-        for averages in measurement.grown:
-            store.put(averages)
         for x, beta in directions if measurement.active else ():
-            seen = self._seen(x, measurement)
-            store.at(x.block).update(seen, measurement.labels(seen), beta**self.every, measurement.norms, self.noise)
+            block = measurement.blocks[x.block]
+            store.put(block.after)
+            block.after.update(block.seen, block.labels, beta**self.every, measurement.norms, self.noise)
         self._store, self._used = store, measurement.estimator
         self.steps += 1
         self.wait = (self.every if measurement.active else self.wait) - 1
@@ -446,6 +444,16 @@ class PreferenceMetric:
         self.steps, self.wait, self._used = int(state["steps"]), int(state["wait"]), estimator
         self.generator, self.noise = generator, noise
         self._store, self.constant, self.norms = store, constant, norms
+
+
+def _norms(blocks: Mapping[Block, MeasuredBlock]) -> dict[int, float]:
+    """|g_i| over all parameters, for the objectives that the estimator sees by themselves in this step."""
+    parts: dict[int, list[Tensor]] = {}
+    for block in blocks.values():
+        for key, row in block.seen.by_objective():
+            parts.setdefault(key, []).append(row)
+    largest = torch.finfo(torch.float32).max ** 0.5  # where the sum of squares overflows, any large number will do
+    return {key: min(float(torch.nn.utils.get_total_norm(rows)), largest) for key, rows in parts.items()}
 
 
 def _empty(estimator: Estimator, dtype: torch.dtype | None, block: Block) -> Averages:
