@@ -175,7 +175,7 @@ class Step:
         if not reached and not any(g is not None for g in found.rest or ()):
             raise ValueError("no loss reaches a parameter of the optimizer: was it built on another model?")
         for i in set(needed) - reached:  # it looks like one that has converged; a solver would take it for that
-            warnings.warn(f"loss {batch.label(i)} reaches no parameter of the optimizer", stacklevel=5)
+            warnings.warn(f"loss {batch.label(i)} reaches no parameter of the optimizer", stacklevel=4)
         # One loss alone does not show that it was picked from a vector: doubt counts as opaque.
         opaque = opaque or len(batch.present) == 1 < len(batch.values)
         missing = len(self.present) < len(self.values)
