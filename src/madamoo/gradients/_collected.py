@@ -46,7 +46,7 @@ class Collector:
 
     def add(self, before: Collected, found: Found, *, opaque: bool, missing: bool) -> Collected:
         """The step with the gradients of one more batch; ``found`` is used up."""
-        if opaque and found.rows:
+        if opaque and (found.rows or missing):
             found = found.drop_zeros(self.params, before.layout.reach, missing)
         rows, layout = self._pack(before.layout, found)
         if before.rows:

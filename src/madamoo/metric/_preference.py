@@ -248,7 +248,7 @@ class PreferenceMetric:
         if measurement.estimator.needs_static:
             if any(self.constant.get(i, weights[i]) != weights[i] for i in present):
                 warnings.warn(
-                    "the weights of a static solver were changed: the averages of d^2 start again", stacklevel=4
+                    "the weights of a static solver were changed: the averages of d^2 start again", stacklevel=5
                 )
                 store, measurement = None, replace(measurement, active=True, restarts=True)
             self._warn_of_missing(weights, present)
@@ -266,7 +266,7 @@ class PreferenceMetric:
         warnings.warn(
             "a batch lacks objectives, and one average of d^2 for constant weights then mixes batches of different "
             "objectives: PreferenceMetric('full') keeps them apart",
-            stacklevel=5,
+            stacklevel=6,
         )
 
     def _measured_blocks(

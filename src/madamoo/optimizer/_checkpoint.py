@@ -30,7 +30,7 @@ _PIECES = (
 def save_state(opt: MultiObjective) -> dict[str, Any]:
     run, params = opt.run, _all_params(opt)
     state = opt.optimizer.state_dict()
-    state[KEY] = {
+    own = {
         "objectives": None if run.names is None else list(run.names),
         "n_objectives": run.count,
         "skipped": run.skipped,
@@ -41,6 +41,9 @@ def save_state(opt: MultiObjective) -> dict[str, Any]:
         "metric": None if opt.metric is None else opt.metric.state_dict(params),
         "options": _options(opt),
     }
+    # Once more, not a copy: torch.distributed.checkpoint carries "state" and "param_groups" only, a tuple as one piece.
+    state["param_groups"][0][KEY] = (own,)
+    state[KEY] = own
     return state
 
 
@@ -55,7 +58,7 @@ def _options(opt: MultiObjective) -> dict[str, dict[str, Any]]:
 
 def load_state(opt: MultiObjective, state: dict[str, Any]) -> None:
     """Make everything first, on copies, then take it on: after an error the optimizer is what it was."""
-    params = _all_params(opt)
+    params, state = _all_params(opt), _with_own_part(state)
     group_of = {p: g for g, group in enumerate(opt.param_groups) for p in group["params"]}
     static = opt.solver.static
     with _reading("a piece"):
@@ -87,6 +90,18 @@ def _reading(what: str) -> Iterator[None]:
         yield
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError) as error:
         raise ValueError(f"{what} of the checkpoint is damaged or does not fit: {error}") from error
+
+
+def _with_own_part(state: dict[str, Any]) -> dict[str, Any]:
+    """The checkpoint with our part in its own place alone, wherever it came."""
+    state = dict(state)
+    groups = state.get("param_groups") or []
+    carried = [group[KEY][0] for group in groups if KEY in group]
+    if groups:
+        state["param_groups"] = [{key: value for key, value in group.items() if key != KEY} for group in groups]
+    if KEY not in state and carried:
+        state[KEY] = carried[0]
+    return state
 
 
 def _check(opt: MultiObjective, state: dict[str, Any], params: list[Tensor]) -> dict[str, Any]:

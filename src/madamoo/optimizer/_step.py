@@ -183,7 +183,7 @@ class Step:
         if not reached and not any(g is not None for g in found.rest or ()):
             raise ValueError("no loss reaches a parameter of the optimizer: was it built on another model?")
         for i in set(needed) - reached:  # it looks like one that has converged; a solver would take it for that
-            warnings.warn(f"loss {batch.label(i)} reaches no parameter of the optimizer", stacklevel=5)
+            warnings.warn(f"loss {batch.label(i)} reaches no parameter of the optimizer", stacklevel=4)
         self._take(batch, found)
         if not rooms.solver_looks:
             largest = largest_entry(self.rows, self.limit)
@@ -191,12 +191,11 @@ class Step:
 
     def _take(self, batch: Losses, found: Found) -> None:
         """Add what was found; from here on, rows, losses and presence are those of the whole step."""
-        opaque = False
-        if found.rows:  # one loss alone does not show that it was picked from a vector: doubt counts as opaque
+        opaque, missing = False, len(self.present) < len(self.values)
+        if found.rows or missing:  # one loss alone does not show that it was picked from a vector: doubt is opaque
             opaque = batch.is_opaque() or len(batch.present) == 1 < len(batch.values)
         elif any(g is None for g in found.rest or ()):
             batch.check_graph()  # what does a parameter that is not reached hide behind?
-        missing = len(self.present) < len(self.values)
         collected = self._collector().add(self.collected, found, opaque=opaque, missing=missing)
         self.collected = self.rooms.exchange.agree(collected)
         self.rooms.tell("room", "gradients")

@@ -173,13 +173,17 @@ class PerObjective(Optimizer):
         """As of any torch optimizer, and under ``"per_objective"`` what else a resumed run needs."""
         names = None if self.run.names is None else list(self.run.names)
         own = {"objectives": names, "n_objectives": self.run.count, "skipped": self.run.skipped}
-        return {**super().state_dict(), KEY: own}
+        state = super().state_dict()
+        state["param_groups"][0][KEY] = (own,)  # torch.distributed.checkpoint carries "state" and "param_groups" only
+        return {**state, KEY: own}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what :meth:`state_dict` gave; one for other objectives is refused, with the reason."""
-        if KEY not in state_dict:
+        carried = [group[KEY][0] for group in state_dict["param_groups"] if KEY in group]
+        if KEY not in state_dict and not carried:
             raise ValueError(f"the checkpoint lacks {KEY!r}: it is not the state_dict() of {type(self).__name__}")
-        run, own = self.run, state_dict[KEY]
+        groups = [{key: value for key, value in group.items() if key != KEY} for group in state_dict["param_groups"]]
+        run, own, state_dict = self.run, state_dict.get(KEY, *carried[:1]), {**state_dict, "param_groups": groups}
         count, names = own["n_objectives"], own["objectives"]
         if None not in (run.count, count) and run.count != count:
             raise ValueError(f"the checkpoint has {count} objectives, the optimizer has {run.count}")

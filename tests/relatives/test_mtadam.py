@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from madamoo.optimizer._mtadam import MTAdam
+from madamoo.relatives import MTAdam
 from moving_quadratics import (
     REACH,
     START,

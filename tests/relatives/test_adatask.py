@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from madamoo.optimizer._adatask import AdaTask
-from madamoo.optimizer._moments import moment_dtype, open_state, update_moments
+from madamoo.relatives import AdaTask
+from madamoo.relatives._moments import moment_dtype, open_state, update_moments
 from moving_quadratics import (
     REACH,
     START,

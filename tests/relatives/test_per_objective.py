@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from madamoo.optimizer._adatask import AdaTask
-from madamoo.optimizer._mtadam import MTAdam
+from madamoo.relatives import AdaTask
+from madamoo.relatives import MTAdam
 
 both = pytest.mark.parametrize("optimizer", [AdaTask, MTAdam])
 
