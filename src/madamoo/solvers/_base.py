@@ -100,10 +100,17 @@ class Solver(nn.Module):
     # What a subclass calls --------------------------------------------------------------------------------------------
 
     def require(self, gram: Tensor | None) -> Tensor:
-        """The Gram matrix, or an error that says it is missing."""
+        """The Gram matrix, or an error that says it is missing.
+
+        Rounding of tiny numbers can leave K_ii < 0, or |K_ij| far above |g_i| |g_j|: such entries are cut to what
+        gradients can have. All others stay as they are.
+        """
         if gram is None:
             raise ValueError(f"{type(self).__name__} needs the Gram matrix of the gradients: weights(losses, gram)")
-        return gram.detach()
+        gram = gram.detach()
+        norms = gram.diagonal().clamp_min(0).sqrt()
+        limit = torch.outer(norms, norms) * (1 + 1e-6)
+        return gram.clamp(-limit, limit)
 
     def seed_generator(self, seed: int) -> None:
         """Draw from a generator of the solver's own, which is saved with it."""

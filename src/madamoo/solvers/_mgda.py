@@ -36,9 +36,12 @@ class MGDA(Solver):
         return torch.from_numpy(weights).to(losses)
 
     def _sizes(self, losses: Tensor, K: Array) -> Array:
+        """What to divide by, up to a common power of two that keeps squares from over- and underflow."""
         size = np.ones(len(K))
         if self.normalization in ("l2", "loss+"):
             size = size * np.sqrt(K.diagonal().clip(0))
         if self.normalization in ("loss", "loss+"):
             size = size * losses.detach().to("cpu", torch.float64).abs().numpy()
-        return np.where(size > 0, size, 1.0)
+        size = np.where(size > 0, size, 1.0)
+        size = np.ldexp(size, -np.frexp(size.max())[1])
+        return np.maximum(size, 1e-100)
