@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from madamoo import solvers
 
 PAGE = Path(__file__).parents[2] / "docs" / "solvers.md"
@@ -20,8 +18,12 @@ def test_every_solver_has_a_line():
     assert sorted(ROWS) == solvers.available()
 
 
-@pytest.mark.parametrize("name", solvers.available())
-def test_the_line_is_true(name):
+def test_every_line_is_true():
+    for name in solvers.available():
+        check_line(name)
+
+
+def check_line(name):
     family, needs, passes, with_metric, _, of_the_step, reference = ROWS[name]
     solver = solvers.get(name)
     assert family == solver.family
