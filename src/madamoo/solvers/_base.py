@@ -42,7 +42,7 @@ class Solver(nn.Module):
     row_statistics: ClassVar[tuple[str, ...]] = ()
     """Statistics of the gradients beyond the Gram matrix that :meth:`weights` takes as keyword arguments, among
     ``"max_abs"`` [C], ``"mean_abs"`` [C] and ``"block_norms"`` [C, number of parameter tensors]."""
-    uses_losses: ClassVar[bool] = False
+    uses_losses: bool = False
     """Whether the weights depend on the losses of this very step, not on earlier ones only."""
     per_coordinate: ClassVar[bool] = False
     """Whether the weights differ from coordinate to coordinate: see :meth:`masks`."""

@@ -26,6 +26,7 @@ class MGDA(Solver):
     def __init__(self, normalization: str = "none") -> None:
         super().__init__()
         self.normalization = check_choice("normalization", normalization, ("none", "l2", "loss", "loss+"))
+        self.uses_losses = normalization in ("loss", "loss+")
 
     def weights(self, losses: Tensor, gram: Tensor | None = None, preference: Tensor | None = None) -> Tensor:
         K = self.require(gram).to("cpu", torch.float64).numpy()
