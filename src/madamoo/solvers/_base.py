@@ -42,7 +42,7 @@ class Solver(nn.Module):
     row_statistics: ClassVar[tuple[str, ...]] = ()
     """Statistics of the gradients beyond the Gram matrix that :meth:`weights` takes as keyword arguments, among
     ``"max_abs"`` [C], ``"mean_abs"`` [C] and ``"block_norms"`` [C, number of parameter tensors]."""
-    uses_losses: ClassVar[bool] = False
+    uses_losses: bool = False
     """Whether the weights depend on the losses of this very step, not on earlier ones only."""
     per_coordinate: ClassVar[bool] = False
     """Whether the weights differ from coordinate to coordinate: see :meth:`masks`."""
@@ -100,10 +100,17 @@ class Solver(nn.Module):
     # What a subclass calls --------------------------------------------------------------------------------------------
 
     def require(self, gram: Tensor | None) -> Tensor:
-        """The Gram matrix, or an error that says it is missing."""
+        """The Gram matrix, or an error that says it is missing.
+
+        Rounding of tiny numbers can leave K_ii < 0, or |K_ij| far above |g_i| |g_j|: such entries are cut to what
+        gradients can have. All others stay as they are.
+        """
         if gram is None:
             raise ValueError(f"{type(self).__name__} needs the Gram matrix of the gradients: weights(losses, gram)")
-        return gram.detach()
+        gram = gram.detach()
+        norms = gram.diagonal().clamp_min(0).sqrt()
+        limit = torch.outer(norms, norms) * (1 + 1e-6)
+        return gram.clamp(-limit, limit)
 
     def seed_generator(self, seed: int) -> None:
         """Draw from a generator of the solver's own, which is saved with it."""

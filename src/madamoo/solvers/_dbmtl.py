@@ -25,7 +25,7 @@ class DBMTL(Solver):
 
     Args:
         beta: decay of the average of the norms, 0 <= beta < 1; 0 takes this step's.
-        eps: the smallest loss that is told from zero.
+        eps: losses below it count as it.
     """
 
     needs_gram = True

@@ -26,7 +26,7 @@ class FAMO(LearningSolver):
         lr: rate of the solver's own Adam on w.
         gamma: decay of w, which pulls z back to equal weights.
         min_losses: lower bound of each loss, in order or by name; zero each if None.
-        eps: the smallest distance from the bound that is told from zero.
+        eps: distances from the bound below it count as it.
     """
 
     uses_losses = True

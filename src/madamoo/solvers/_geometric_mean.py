@@ -18,7 +18,7 @@ class GeometricMean(Solver):
     A loss counts by its magnitude, below ``eps`` as ``eps``: lambda is positive and finite, whatever the losses.
 
     Args:
-        eps: the smallest loss that is told from zero.
+        eps: losses below it count as it.
     """
 
     uses_losses = True

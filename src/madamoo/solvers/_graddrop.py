@@ -48,6 +48,8 @@ class GradDrop(Solver):
         draw = torch.rand(purity.shape, generator=self.generator, device="cpu").to(purity)
         mask = torch.where(purity > draw, rows > 0, rows < 0).to(rows)
         if self.leak is None:
+            if self.n_objectives is None and self.options()["leak"] is not None:
+                raise ValueError("GradDrop: leak is resolved once the objectives are known; call solve or ensure first")
             return mask
         leak = self.leak[list(keys)].to(rows).view(-1, *[1] * purity.dim())
         return leak + (1.0 - leak) * mask

@@ -23,7 +23,7 @@ class GradVac(Solver):
 
     Args:
         beta: rate of the targets' average, at least 0 and below 1.
-        order: ``"random"``, drawn anew for each gradient and step, or ``"fixed"``, the order of the objectives.
+        order: ``"random"``, a new one for each gradient and step, or ``"fixed"``, the order of the objectives.
         seed: seed of the generator, which is saved with the solver.
     """
 

@@ -1,4 +1,4 @@
-"""Solvers that learn a vector, one entry an objective, by gradient steps of their own."""
+"""Solvers that learn a vector, one entry per objective, by gradient steps of their own."""
 
 from __future__ import annotations
 

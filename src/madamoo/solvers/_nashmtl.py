@@ -49,7 +49,7 @@ class NashMTL(Solver):
 
     def weights(self, losses: Tensor, gram: Tensor | None = None, preference: Tensor | None = None) -> Tensor:
         self.ensure(len(losses))
-        if gram is None and not self.wants_rows:
+        if not self.wants_rows:
             self.wait = self.wait - 1
             return self.alpha.to(losses)
         S, n, _ = cosines(self.require(gram))

@@ -49,7 +49,7 @@ class ParetoMTL(Solver):
         search_steps: int = 500,
     ) -> None:
         super().__init__()
-        if rays is not None and (not isinstance(rays, Sequence | Tensor) or isinstance(rays, str) or len(rays) == 0):
+        if rays is not None and (isinstance(rays, str) or not hasattr(rays, "__len__") or len(rays) == 0):
             raise ValueError(f"rays must be a sequence of preference vectors, at least one, got {rays!r}")
         self.n_rays = 0 if rays is None else len(rays)
         for j, ray in enumerate(() if rays is None else rays):

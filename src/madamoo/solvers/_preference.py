@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ..checks import check_flag, check_vector
-from ._base import Solver
+from ._base import LARGEST_WEIGHT, Solver
 from ._options import PerObjectiveNumbers
 
 
@@ -42,4 +42,4 @@ class Preference(Solver):
         if not self.needs_gram:
             return a
         lengths = self.require(gram).diagonal().clamp_min(0).sqrt().to(losses)
-        return a / torch.where(lengths > 0, lengths, 1.0)
+        return (a / torch.where(lengths > 0, lengths, 1.0)).clamp_max(LARGEST_WEIGHT)

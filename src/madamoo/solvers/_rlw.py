@@ -8,7 +8,7 @@ from ._base import Solver
 
 
 class RLW(Solver):
-    """Random loss weighting (`Lin et al., 2022 <https://arxiv.org/abs/2111.10603>`_): weights drawn anew each step.
+    """Random loss weighting (`Lin et al., 2022 <https://arxiv.org/abs/2111.10603>`_): new random weights each step.
 
     Args:
         distribution: ``"normal"``, the softmax of standard normal draws, or ``"dirichlet"``, uniform on the simplex.

@@ -30,7 +30,7 @@ class SmoothTchebycheff(Tchebycheff):
         log: take the logarithm of the losses.
         default: the preference for steps that give none, in order or by name; 1/C each if None.
         ideal: z, in order or by name; zero each if None.
-        eps: the smallest distance from the ideal point that is told from zero.
+        eps: distances from the ideal point below it count as it.
     """
 
     per_objective = ("default", "ideal", "unit", "counts")

@@ -21,7 +21,7 @@ class UW(LearningSolver):
     Args:
         kinds: ``"regression"``, ``"classification"``, or one of them per objective, in order or by name.
         lr: rate of the solver's own Adam on s; the slope it follows is cut to [-0.5, 0.5].
-        eps: the smallest loss that is told from zero.
+        eps: losses below it count as it.
     """
 
     per_objective = (*LearningSolver.per_objective, "factor")
@@ -46,7 +46,7 @@ class UW(LearningSolver):
         self.ensure(len(losses))
         weights = self.factor * torch.exp(-self.variable)
         # Derivative by s_i of  weights_i l_i + s_i / 2. It is 0.5 for a small loss and unbounded for a large one, which
-        # Adam would remember long after s_i has begun to follow: cut at -0.5, s_i moves by lr a step from either side.
+        # Adam would remember long after s_i has begun to follow. Cut at -0.5, s_i moves by lr per step either way.
         slope = 0.5 - weights * magnitudes(losses, self.eps).to(weights)
         self.descend(slope.clamp_min(-0.5))
         return weights.to(losses)
