@@ -34,13 +34,9 @@ class Direction:
     owners: tuple[int, ...] = ()
     memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
-    def params(self) -> tuple[Tensor, ...]:
-        return self.block.params
-
     def scaled(self, factor: float) -> Direction:
         """The same with all gradients multiplied by ``factor``."""
-        return self if factor == 1.0 else replace(self, d=self.d * factor, rows=self.rows * factor, memo={})
+        return replace(self, d=self.d * factor, rows=self.rows * factor, memo={})
 
     def part(self, columns: slice) -> Direction:
         """What is known of some coordinates."""

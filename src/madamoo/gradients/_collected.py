@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -48,19 +49,17 @@ class Collector:
         """The step with the gradients of one more batch; ``found`` is used up."""
         if opaque and (found.rows or missing):
             found = found.drop_zeros(self.params, before.layout.reach, missing)
-        rows, layout = self._pack(before.layout, found)
-        if before.rows:
-            rows, layout = self._sum(before.rows, rows, layout)
+        pack = partial(Layout.pack, apart=self.apart, heads_together=self.heads_together)
+        rows, layout = pack(before.layout, found, self.params, self.group_of)
+        if not before.rows:
+            return replace(before, rows=tuple(rows), layout=layout)
+        # Never in place: autograd may hand out one tensor for several parameters.
+        if len(rows) == len(before.rows) and all(map(_are_alike, before.rows, rows)):
+            summed = [_added(r, s) for r, s in zip(before.rows, rows, strict=True)]
+            return replace(before, rows=tuple(summed), layout=layout)
+        both = add_found(unpack(before.rows, self.params), unpack(rows, self.params))
+        rows, layout = pack(layout, both, self.params, self.group_of)
         return replace(before, rows=tuple(rows), layout=layout)
-
-    def _pack(self, layout: Layout, found: Found) -> tuple[list[Rows], Layout]:
-        return layout.pack(found, self.params, self.group_of, apart=self.apart, heads_together=self.heads_together)
-
-    def _sum(self, a: Sequence[Rows], b: Sequence[Rows], layout: Layout) -> tuple[list[Rows], Layout]:
-        """Two micro-batches together. Never in place: autograd may hand out one tensor for several parameters."""
-        if len(a) == len(b) and all(map(_are_alike, a, b)):
-            return [_added(r, s) for r, s in zip(a, b, strict=True)], layout
-        return self._pack(layout, add_found(unpack(a, self.params), unpack(b, self.params)))
 
 
 def _are_alike(a: Rows, b: Rows) -> bool:

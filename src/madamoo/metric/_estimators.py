@@ -27,6 +27,8 @@ class Estimator(ABC):
     averages: ClassVar[type[Averages]] = PairAverages
     every_row: ClassVar[bool] = False
     """Whether it needs the gradient of each objective by itself."""
+    draws: ClassVar[bool] = False
+    """Whether it draws a pair of objectives for each step: see :meth:`draw`."""
     of_direction: ClassVar[bool] = False
     needs_static: ClassVar[bool] = False
     """Whether it holds for constant weights only."""
@@ -86,6 +88,7 @@ class SampledPair(Estimator):
     """The averages of one pair of objectives drawn at random each step, as in the paper."""
 
     name = "pair"
+    draws = True
     heads_together = False
 
     def draw(self, count: int, generator: torch.Generator) -> Pair | None:

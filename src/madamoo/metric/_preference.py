@@ -224,12 +224,12 @@ class PreferenceMetric:
             )
         # Nor are heads laid together if a row has one exponent, and their losses different sizes.
         together = estimator.heads_together and self.dtype is not torch.float8_e5m2
-        if self.wait > 0:
-            return Measured(estimator, False, together)
+        if self.wait > 0 or not estimator.draws:
+            return Measured(estimator, self.wait == 0, together)
         generator = torch.Generator()
         generator.set_state(self.generator.get_state())
         drawn = estimator.draw(count, generator)
-        return Measured(estimator, True, together, drawn, None if drawn is None else generator.get_state())
+        return Measured(estimator, True, together, drawn, generator.get_state())
 
     def settle(
         self,

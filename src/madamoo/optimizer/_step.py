@@ -246,7 +246,9 @@ class Step:
         if not (fits and largest_entry(others, limit) <= limit):
             raise NotFinite
         self.rooms.tell("room", "gradients")
-        statistics = row_statistics(weighed, solver.row_statistics, len(self.values))
+        statistics = None
+        if solver.row_statistics:
+            statistics = row_statistics(weighed, solver.row_statistics, len(self.values))
         self._solve(gram if solver.needs_gram else None, statistics)
         self._check(sizes)
 
@@ -282,7 +284,7 @@ class Step:
         solver, metric = self.solver, self.rooms.metric
         weights = self.weights.tolist()
         ones = [float(i in self.present) for i in range(len(weights))]
-        directions = []
+        directions: list[Direction] = []
         for rows in self.rows:
             follows = solver.family != "gradient" or self._follows_lambda(rows)
             dtype = torch.promote_types(rows.stack.dtype, torch.float32)
@@ -296,7 +298,9 @@ class Step:
         # Rarely more than one look.
         self.written.vanishes = not any(bool(x.d[:64].any()) or bool(x.d.any()) for x in directions)
         factor = clip_factor(directions, self.rooms.options.max_norm)
-        self.directions = [(x, self.rooms.beta(x)) for x in (x.scaled(factor) for x in directions)]
+        if factor < 1.0:
+            directions = [x.scaled(factor) for x in directions]
+        self.directions = [(x, self.rooms.beta(x)) for x in directions]
 
     # Room four.
 
@@ -315,7 +319,7 @@ class Step:
         results: list[tuple[Tensor, Tensor]] = []
         for x, beta in self.directions:
             out = x.d if metric is None else metric.precondition(x, beta, self.measurement)
-            results.extend(zip(x.params, x.block.unflatten(out if scale == 1.0 else out * scale), strict=True))
+            results.extend(zip(x.block.params, x.block.unflatten(out if scale == 1.0 else out * scale), strict=True))
         for group in self.rooms.groups:
             for param in group["params"]:  # also where a parameter is not reached, or was frozen since
                 param.grad = None
