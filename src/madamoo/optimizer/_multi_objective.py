@@ -214,7 +214,7 @@ class MultiObjective(Optimizer):
         return Rooms(self.solver, self.metric, self.options, self.param_groups, run.exchange, run.tell)
 
     def _before(self, params: list[Tensor]) -> Step | None:
-        """The micro-batches before this one; gradients that somebody else has left are told, not lost in silence."""
+        """The micro-batches before this one; gradients from elsewhere are not lost in silence."""
         pending = self.run.pending
         if pending is not None and pending.written.was_cleared(params):
             self._drop_pending()

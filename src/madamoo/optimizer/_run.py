@@ -22,7 +22,7 @@ class RunState:
     weights: Tensor | None = None
     losses: Tensor | None = None
     skipped: int = 0
-    warned: set[str] = field(default_factory=set)  # what the user was told once
+    warned: set[str] = field(default_factory=set)  # what the user has been warned of
     pending: Step | None = None
     probes: tuple[Any, ...] = ()  # diagnostics that watch the run; they change nothing
     exchange: Exchange = field(default_factory=Exchange)

@@ -330,7 +330,7 @@ class Step:
             self.directions = []  # nothing of them is needed in the step: let the rows go
 
     def refuse(self, scaled: bool) -> None:
-        """The step is not taken; a scaler is told so in the way it understands."""
+        """The step is not taken; a scaler sees that by infinite gradients."""
         self.failed = True
         self.directions, self.solver = [], None
         self.collected = replace(self.collected, rows=(), finite=False)

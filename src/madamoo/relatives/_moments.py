@@ -1,4 +1,4 @@
-"""Adam's moments, kept for each objective: one row an objective that reaches the parameter."""
+"""Adam's moments, kept for each objective: one row per objective that reaches the parameter."""
 
 from __future__ import annotations
 
