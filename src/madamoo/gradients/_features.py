@@ -95,7 +95,7 @@ def differentiate_trunk(
     scale: float = 1.0,
     retain_graph: bool = False,
 ) -> Row:
-    """One pass through the trunk, with the weighted sum of the features' gradients; also the heads, for an extra term."""
+    """One pass through the trunk, with the weighted sum of the features' gradients; heads too, for an extra term."""
     seeds = {z: torch.zeros_like(z) for z in cut.features}
     for r in features:
         if isinstance(r, SharedRows):
