@@ -167,7 +167,7 @@ def test_a_checkpoint_holds_no_tensor_twice(tmp_path):
     loaded = torch.load(tmp_path / "whole.pt", weights_only=True)
     assert loaded["param_groups"][0]["multi_objective"][0] is loaded["multi_objective"]
     for state in (loaded, once):
-        other, fresh = _fresh("uw", "full", adam)
+        fresh = _fresh("uw", "full", adam)[1]
         fresh.load_state_dict(state)
         assert same(fresh.state_dict(), opt.state_dict())
 
