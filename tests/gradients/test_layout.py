@@ -117,6 +117,15 @@ def test_a_head_that_others_reach_later_is_shared_from_then_on():
     ]
 
 
+def test_heads_of_different_objectives_that_become_shared_together_part():
+    """Their averages are of different objectives; those of one objective stay together."""
+    params = [torch.empty(2), torch.empty(3), torch.empty(4)]
+    _, layout = Layout().pack(found_of(params, [{0}, {1}, {0}]), params)
+    assert len(layout.blocks) == 1
+    rows, layout = layout.pack(found_of(params, [{0, 1}] * 3), params)
+    assert sorted(r.block.sizes for r in rows) == [[2, 4], [3]] and all(r.objectives == (0, 1) for r in rows)
+
+
 def test_what_is_never_in_one_block():
     """Parameters of other dtypes or groups, those that are kept apart, and large ones, which are not copied."""
     params = [torch.empty(2), torch.empty(2, dtype=torch.float64), torch.empty(2), torch.empty(2), torch.empty(2)]

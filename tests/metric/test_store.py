@@ -132,10 +132,10 @@ def test_parameters_without_averages(kind):
     (joined,) = divided.repacked(Layout(None, [Block(PARAMS, (1, 0, 1, 1))]))
     assert joined.owners == (1, 0, 1, 1) and joined.tensors() == []
     grown = joined.grown([None], 3, torch.float32, torch.device("cpu"))
-    assert [t.shape[-1] for t in grown.tensors()][0] == sum(p.numel() for p in PARAMS)
+    assert grown.tensors()[0].shape[-1] == sum(p.numel() for p in PARAMS)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     kind=st.sampled_from(KINDS),
     reached=st.lists(st.lists(st.sets(st.integers(0, 2)), min_size=4, max_size=4), min_size=1, max_size=5),
@@ -145,7 +145,9 @@ def test_averages_follow_any_layout(kind, reached):
     store, layout, mark = Store(empty(kind)), Layout(), {}
     for t, each in enumerate(reached):
         present = sorted({i for objectives in each for i in objectives})
-        rows = {i: [torch.zeros_like(p) if i in o else None for p, o in zip(PARAMS, each, strict=True)] for i in present}
+        rows = {
+            i: [torch.zeros_like(p) if i in o else None for p, o in zip(PARAMS, each, strict=True)] for i in present
+        }
         packed, layout = layout.pack(Found(rows), PARAMS)
         store = store.repacked(layout)
         assert {*layout.blocks} == {a.block for a in store}

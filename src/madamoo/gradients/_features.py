@@ -75,7 +75,9 @@ def differentiate_heads(
     losses: Losses, cut: Cut, *, scale: float = 1.0, retain_graph: bool = False
 ) -> tuple[list[Rows], Found]:
     """The rows of the features, and the gradients of the heads; one pass per objective, and the trunk left alone."""
-    found = differentiate(losses, [*cut.features, *cut.heads], losses.present, scale=scale, retain_graph=retain_graph)
+    retain_graph = retain_graph or losses.extra is not None  # it may lead through the heads: see differentiate_trunk
+    inputs, losses = [*cut.features, *cut.heads], replace(losses, extra=None)
+    found = differentiate(losses, inputs, losses.present, scale=scale, retain_graph=retain_graph)
     width = len(cut.features)
     rows, _ = Layout().pack(Found({i: row[:width] for i, row in found.rows.items()}), cut.features)
     reached = {i for r in rows for i, _ in r.pieces()}
@@ -93,7 +95,7 @@ def differentiate_trunk(
     scale: float = 1.0,
     retain_graph: bool = False,
 ) -> Row:
-    """One pass through the trunk, with the weighted sum of the features' gradients."""
+    """One pass through the trunk, with the weighted sum of the features' gradients; heads too, for an extra term."""
     seeds = {z: torch.zeros_like(z) for z in cut.features}
     for r in features:
         if isinstance(r, SharedRows):
@@ -104,7 +106,8 @@ def differentiate_trunk(
             seeds[z] = total[part].view(z.shape)
     sums = replace(losses, roots=cut.features, units=tuple(seeds[z] for z in cut.features))
     ones = dict.fromkeys(range(len(cut.features)), 1.0)
-    found = differentiate(sums, cut.trunk, (), ones, scale=scale, retain_graph=retain_graph)
+    inputs = cut.trunk if losses.extra is None else [*cut.trunk, *cut.heads]
+    found = differentiate(sums, inputs, (), ones, scale=scale, retain_graph=retain_graph)
     assert found.rest is not None
     return found.rest
 
@@ -117,6 +120,6 @@ def join_sides(cut: Cut, heads: Found, trunk: Row, params: Sequence[Tensor]) -> 
         for p, g in zip(cut.heads, row, strict=True):
             rows[i][place[p]] = g
     rest: Row = [None] * len(params)
-    for p, g in zip(cut.trunk, trunk, strict=True):
+    for p, g in zip([*cut.trunk, *cut.heads], trunk, strict=False):
         rest[place[p]] = g
     return Found(rows, rest)

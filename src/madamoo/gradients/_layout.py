@@ -68,7 +68,8 @@ class Layout:
         if plan is None:
 
             def kind(param: Tensor, ever: frozenset[int], objectives: tuple[int, ...]) -> Hashable:
-                what: Hashable = objectives, ever  # former heads of different objectives have different averages
+                # Heads that become shared together have the averages of different objectives.
+                what: Hashable = objectives, ever, self.reach.get(param)
                 if len(ever) == 1:
                     what = "head", bool(objectives), None if heads_together else ever
                 alone = id(param) if param.numel() >= ALONE else None

@@ -108,6 +108,10 @@ class HeadRows:
     stack: Tensor
     rest: Tensor | None = None  # [entries]
 
+    @property
+    def has_rest(self) -> bool:
+        return self.rest is not None
+
     def by_param(self) -> Iterator[tuple[Tensor, tuple[int, ...], Tensor]]:
         for (param, part), owner in zip(self.block.parts(), self.block.owners, strict=True):
             keys = (owner,) if len(self.stack) else ()

@@ -48,10 +48,12 @@ def save_state(opt: MultiObjective) -> dict[str, Any]:
 
 
 def _options(opt: MultiObjective) -> dict[str, dict[str, Any]]:
-    """All options on which the next step depends."""
+    """All options on which the next step depends; not the seeds, since the generators come with the checkpoint."""
+    shared, params = opt.options.shared, _all_params(opt)
+    numbers = None if shared is None else [i for i, p in enumerate(params) if p in shared]
     return {
-        "optimizer": opt.options.saved(),
-        "solver": opt.solver.options(),
+        "optimizer": {**opt.options.saved(), "shared": numbers},
+        "solver": {name: value for name, value in opt.solver.options().items() if name != "seed"},
         "metric": {} if opt.metric is None else opt.metric.options(),
     }
 

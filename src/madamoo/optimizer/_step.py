@@ -238,7 +238,8 @@ class Step:
         limit, rows = self.limit, self.rows
         everywhere = solver.family == "preference"  # its weights hold for heads too, so heads count
         weighed = [r for r in rows if everywhere or self._follows_lambda(r)]
-        others = [r for r in rows if not (everywhere or self._follows_lambda(r))]
+        # What the Gram matrix does not show: an extra term has no part in it.
+        others = [r for r in rows if r.has_rest or not (everywhere or self._follows_lambda(r))]
         gram = gram_matrix(weighed, len(self.values))
         # No entry is larger than these: that spares a look at every row.
         sizes = gram.diagonal().clamp_min(0).sqrt().tolist()
