@@ -301,17 +301,18 @@ class MultiObjective(Optimizer):
 
         A step that ``backward`` refused does nothing. Without a ``backward``, this is the inner optimizer's step.
         """
+        arguments: tuple[Any, Any] = (self, closure), {}
         for before in self._optimizer_step_pre_hooks.values():
-            before(self, (closure,), {})
-        result = self._step(closure)
+            arguments = cast(Any, before(self, *arguments)) or arguments
+        result = self._step(*arguments[0][1:], **arguments[1])
         for after in self._optimizer_step_post_hooks.values():
-            after(self, (closure,), {})
+            after(self, *arguments)
         return result
 
     # torch wraps step() in its hooks, the global ones too, which the inner optimizer's step() calls already.
     step.hooked = True  # type: ignore[attr-defined]
 
-    def _step(self, closure: Callable[[], Any] | None) -> Any:
+    def _step(self, closure: Callable[[], Any] | None = None) -> Any:
         if evaluates_again(self.optimizer):
             if closure is None:
                 raise TypeError(
@@ -331,7 +332,11 @@ class MultiObjective(Optimizer):
             return result
         if pending is not None and pending.written.was_cleared(pending.params):
             self._drop_pending()
-        elif pending is None and self.run.weights is None and foreign(trainable(self.param_groups)):
+        elif (
+            pending is None
+            and self.run.weights is None
+            and foreign(p for group in self.param_groups for p in group["params"])
+        ):
             self._warn_of_plain_backward()
         self.optimizer.step()
         self._commit()
