@@ -56,26 +56,26 @@ def test_without_a_metric_ls_is_plain_training_on_the_weighted_sum(inner, dtype)
 
 
 @pytest.mark.filterwarnings("ignore:a batch lacks objectives")
-@pytest.mark.parametrize(("solver", "estimator"), COVER)
-def test_the_default_device_does_not_matter(solver, estimator):
+def test_the_default_device_does_not_matter():
     """A model on the CPU trains the same where tensors are made elsewhere unless told; "meta" has no values."""
-    found = []
-    for device in ("cpu", "meta"):
-        net = Net()
-        with torch.device(device):
-            opt = wrap(net, solver, estimator, inner=sgd)
-            vector = [0.2, 0.3, 0.5] if opt.solver.uses_preference else None
-            for t in range(3):
-                with torch.device("cpu"):
-                    losses = net.losses(t)
-                opt.zero_grad()
-                opt.backward([None, *losses[1:]] if t == 1 else losses, vector)
-                opt.step()
-            resumed = wrap(net, solver, estimator, inner=sgd)
-            resumed.load_state_dict(opt.state_dict())
-            assert same(snapshot(net, resumed), snapshot(net, opt))
-        found.append(snapshot(net, opt))
-    assert same(*found)
+    for solver, estimator in COVER:
+        found = []
+        for device in ("cpu", "meta"):
+            net = Net()
+            with torch.device(device):
+                opt = wrap(net, solver, estimator, inner=sgd)
+                vector = [0.2, 0.3, 0.5] if opt.solver.uses_preference else None
+                for t in range(3):
+                    with torch.device("cpu"):
+                        losses = net.losses(t)
+                    opt.zero_grad()
+                    opt.backward([None, *losses[1:]] if t == 1 else losses, vector)
+                    opt.step()
+                resumed = wrap(net, solver, estimator, inner=sgd)
+                resumed.load_state_dict(opt.state_dict())
+                assert same(snapshot(net, resumed), snapshot(net, opt))
+            found.append(snapshot(net, opt))
+        assert same(*found), (solver, estimator)
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
