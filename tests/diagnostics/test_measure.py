@@ -130,6 +130,25 @@ def test_a_shadow_is_the_metric_that_is_not_used(solver, estimator):
     assert shadow.steps == STEPS
 
 
+def test_a_shadow_divides_an_extra_term_as_the_metric_would():
+    """The floor matters then: d is not made of the objectives' gradients alone."""
+    rows = []
+    for used in (True, False):
+        net = Net()
+        metric = PreferenceMetric("full", rampup=0, beta=0.5)
+        frozen = torch.optim.SGD(net.parameters(), lr=0.0)
+        opt = MultiObjective(frozen, solvers.UW(), metric if used else None, head_weights="lambda")
+        probe = diagnostics.attach(opt, every=1, shadow=None if used else metric)
+        for t in range(4):
+            opt.zero_grad()
+            opt.backward(net.losses(t), extra=100.0 * sum(p.square().sum() for p in net.parameters()))
+            opt.step()
+        rows.append([row["effects"]["preference"] | {"floored": row["floored"]} for row in probe.rows])
+    assert rows[0][-1]["floored"] > 0.5
+    for a, b in zip(*rows, strict=True):
+        compare(b, a, rtol=1e-9)
+
+
 def test_a_direction_that_is_clipped_or_masked_is_taken_as_it_is():
     for solver, options in (("graddrop", {}), ("ls", {"max_norm": 0.05})):
         net = Net()
