@@ -73,7 +73,7 @@ def check_labels(opt):
         assert 0 <= index < len(SHAPES) and all(0 <= i < COUNT for i in objectives)
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=70, deadline=None, derandomize=True)
 @given(
     steps=STEPS,
     estimator=st.sampled_from(["full", "pair", "diagonal"]),
@@ -143,7 +143,7 @@ def test_averages_are_those_of_the_reference(steps, estimator, solver, rampup, n
                 torch.testing.assert_close(scale * F, references[p].F[pair], rtol=1e-9, atol=1e-15)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(
     steps=STEPS,
     estimator=st.sampled_from(["separable", "full", "marginal"]),
