@@ -2,7 +2,7 @@
 
 import torch
 
-from madamoo.gradients import Block, Written, foreign
+from madamoo.gradients import Written, foreign
 
 
 def test_gradients_that_somebody_has_cleared():
@@ -43,16 +43,3 @@ def test_gradients_of_others():
     assert foreign([none, theirs]) and not foreign([ours, none])
     theirs.grad.zero_()
     assert not foreign([theirs])
-
-
-def test_gradients_have_the_layout_and_dtype_of_the_parameter():
-    images = torch.nn.Parameter(torch.ones(2, 3, 4, 4).to(memory_format=torch.channels_last))
-    plain = torch.nn.Parameter(torch.ones(3))
-    flat = torch.randn(99)
-    found, rest = Block((images, plain)).unflatten(flat)
-    assert torch.equal(found, flat[:96].view(2, 3, 4, 4)) and torch.equal(rest, flat[96:])
-    assert found.stride() == images.stride() and not found.requires_grad
-    (view,) = Block((plain,)).unflatten(flat[96:])
-    assert view.data_ptr() == flat[96:].data_ptr()  # nothing is copied where nothing has to change
-    half = torch.nn.Parameter(torch.ones(3, dtype=torch.bfloat16))
-    assert Block((half,)).unflatten(torch.ones(3))[0].dtype == torch.bfloat16
