@@ -91,6 +91,10 @@ def test_two_runs_side_by_side(lab, tmp_path):
         json.loads((lab / f"{o}-0" / "run.json").read_text())["metrics"]["error"] for o in ("adam", "madam")
     )
     assert f'data-key="{second - first!r}"' in text
+    last = [json.loads((lab / f"{o}-0" / "epochs.jsonl").read_text().splitlines()[-1]) for o in ("adam", "madam")]
+    adam, madam = (epoch["validation_losses"][0] for epoch in last)
+    gap = next(trace for figure in figures(text) for trace in figure["data"] if trace["name"] == "sum")
+    assert gap["y"][-1] == pytest.approx(madam / adam - 1)
     assert "not that of one choice alone" in make(tmp_path, "--compare", lab / "adam-0", lab / "madam-1")
 
 

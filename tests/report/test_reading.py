@@ -63,6 +63,15 @@ def test_two_runs_in_one_file_are_two_runs(own, tmp_path):
     assert first.name.endswith(", run 1") and second.name.endswith(", run 2")
 
 
+def test_of_a_lab_run_that_was_begun_again_the_last_rows_count(lab, tmp_path):
+    shutil.copytree(lab / "adam-0", tmp_path / "run")
+    rows = diagnostics.read(lab / "adam-0")
+    with (tmp_path / "run" / "diagnostics.jsonl").open("a") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows[:4])
+    (run,) = read_folder(tmp_path / "run")
+    assert list(run.rows) == rows[:4]
+
+
 def test_a_damaged_record_does_not_cost_the_diagnosis(lab, tmp_path):
     shutil.copytree(lab / "adam-0", tmp_path / "run")
     (tmp_path / "run" / "run.json").write_text('{"config": {')

@@ -108,15 +108,19 @@ class Gains:
             self.problems.append(f"no gains on {name}: it is a benchmark of its author's, whose code is not run")
             del by_benchmark[name]
         for rate in ("best", "equal"):
-            cells = []
-            for name, some in by_benchmark.items():
-                try:
-                    cells += lab.summarise(some, rate)
-                except (ValueError, OSError, KeyError, TypeError, ArithmeticError) as error:
-                    self.problems.append(f"no gains on {name}: {error}")
+            cells = [cell for name, some in by_benchmark.items() for cell in self._cells(name, some, rate)]
             if cells:
                 self._add(cells, rate, len(by_benchmark) > 1)
         self.problems = list(dict.fromkeys(self.problems))
+
+    def _cells(self, name: str, records: Sequence[dict[str, Any]], rate: str) -> Sequence[Any]:
+        from . import lab
+
+        try:
+            return lab.summarise(records, rate)
+        except (ValueError, OSError, KeyError, TypeError, ArithmeticError) as error:
+            self.problems.append(f"no gains on {name}: {error}")
+            return ()
 
     def _add(self, cells: Sequence[Any], rate: str, several: bool) -> None:
         from . import lab

@@ -72,17 +72,20 @@ def read_source(path: Path) -> Source:
     if ended:
         return Source(path, ended, single=False, notes=notes)
     found = [file.parent for file in sorted(path.rglob(FILE)) if not file.parent.name.startswith(PART)]
-    runs = []
-    for folder in found:
-        try:
-            runs += read_folder(folder, name=str(folder.relative_to(path)))
-        except Unreadable as error:
-            notes.append(str(error))
+    runs = [run for folder in found for run in _try_folder(folder, str(folder.relative_to(path)), notes)]
     if runs:
         return Source(path, runs, single=len(runs) == 1, notes=notes)
     if notes:
         raise Unreadable(f"{path} holds no run that has ended: {notes[0]}")
     raise Unreadable(f"{path} holds no runs: neither {RECORD} of the lab nor {FILE} of a probe")
+
+
+def _try_folder(folder: Path, name: str, notes: list[str]) -> list[ReadRun]:
+    try:
+        return read_folder(folder, name)
+    except Unreadable as error:
+        notes.append(str(error))
+        return []
 
 
 def read_single(path: Path) -> ReadRun:
