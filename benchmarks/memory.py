@@ -14,12 +14,12 @@ from collections import defaultdict
 from pathlib import Path
 
 import torch
-
-from madamoo import MAdam, PreferenceMetric, solvers
-from madamoo.bench import get
 from madamoo.bench._data import data_root
 from madamoo.bench._records import read_records
 from madamoo.bench._registry import build_model
+
+from madamoo import MAdam, PreferenceMetric, solvers
+from madamoo.bench import get
 
 ESTIMATORS = ("collapsed", "diagonal", "full", "separable")  # pair takes what full does
 DTYPES = (None, torch.bfloat16, torch.float8_e5m2)

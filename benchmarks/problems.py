@@ -8,9 +8,8 @@ from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-
 from madamoo.bench.models import lenet, mlp
+from torch import Tensor, nn
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

@@ -14,11 +14,11 @@ import argparse
 import time
 
 import torch
+from madamoo.bench._data import data_root
+from madamoo.bench._front_training import FrontTraining
 
 from madamoo import PreferenceMetric
 from madamoo.bench import configure, get
-from madamoo.bench._data import data_root
-from madamoo.bench._front_training import FrontTraining
 from madamoo.direction import Direction
 from madamoo.metric import Measurement
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import toy_benchmark
 from madamoo import cli
-from madamoo.bench._folder import RunFolder
+from madamoo.bench.runs._folder import RunFolder
 
 TOY = toy_benchmark.__file__
 DIGITS = ["run", "digits", "--epochs", "2", "--batch", "512"]

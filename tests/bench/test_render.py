@@ -10,7 +10,7 @@ import pytest
 
 from madamoo import bench
 from madamoo.bench._render import FORMATS, _tex, render
-from madamoo.bench._table import rows
+from madamoo.bench.analysis._table import rows
 
 SARCOS = bench.get("sarcos-small")
 SCORES = {("ls", "adam"): 11.0, ("ls", "madam"): 10.0, ("cagrad", "adam"): 10.5, ("cagrad", "madam"): 10.75}

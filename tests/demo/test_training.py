@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from madamoo.bench.benchmarks.digits import Digits
+from madamoo.bench.problems.supervised.digits import Digits
 from madamoo.demo import training
 from madamoo.demo.contenders import ADAM, CONTROL, MADAM
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ._summary import CellSummary, Gain
+from .analysis import CellSummary, Gain
 
 INK = "#767676"  # stands out equally from white and from black
 COLOURS = ("#2a7fd4", "#c8650b", "#3a9b5c", "#8c6bd8", "#c23b6b", "#8a8a2a", "#1c9aa0", "#a06a3f")

@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from ._benchmark import Benchmark, Profile
-from ._config import Config
+from .problems import Benchmark, Profile
+from .runs import Config
+from .training import reductions
 
 PAUSE = 5.0  # seconds between two lines where there is no terminal
 
@@ -22,7 +23,7 @@ def describe(config: Config, profile: Profile, folder: Path) -> Iterator[str]:
         f"{config.benchmark}, profile {config.profile}: solver {config.solver}, optimizer {config.optimizer}, "
         f"rate {config.lr:g}, seed {config.seed}, {config.epochs} epochs of batches of {config.batch}, {config.model}"
     )
-    for reduction in config.reductions(profile):
+    for reduction in reductions(config, profile):
         yield f"Reduced: {reduction}"
     yield f"Folder: {folder}"
 

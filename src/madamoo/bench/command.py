@@ -34,7 +34,7 @@ def plainly(command: F) -> F:
 
     @wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        from ._folder import Busy
+        from .runs import Busy
 
         try:
             return command(*args, **kwargs)
@@ -71,10 +71,8 @@ def run(
     diagnose: Diagnose = True,
 ) -> None:
     """Train once. Killed and started again, it goes on where it was; a finished run is not repeated."""
-    from ._config import configure, problem_of
-    from ._methods import solver_of
     from ._progress import Progress, describe
-    from .training import train
+    from .training import configure, problem_of, solver_of, train
 
     if method is not None and solver is not None:
         raise ValueError("give a solver or a method, not both: a method brings its own solver")
@@ -114,7 +112,7 @@ def run(
 def _result(problem: Any, record: dict[str, Any]) -> str:
     if record["status"] == "diverged":
         return "The run diverged: its validation loss is not finite."
-    from ._methods import metrics_of
+    from .training import metrics_of
 
     shown = metrics_of(problem, record["config"]["solver"])
     metrics = ", ".join(f"{m.name} {record['metrics'][m.name]:.{m.digits}f}" for m in shown)
@@ -143,7 +141,7 @@ def sweep(
     dry_run: Annotated[bool, typer.Option(help="Print the plan and stop.")] = False,
 ) -> None:
     """Train a whole grid. Stopped and started again, it does only what is missing."""
-    from ._sweep import grid
+    from .training import grid
 
     configs = grid(
         benchmark,
@@ -178,11 +176,9 @@ def _do(
     dry_run: bool = False,
 ) -> None:
     """Do the missing runs behind a progress bar; ends the command with an error if one failed."""
-    from ._config import problem_of
-    from ._data import data_root
     from ._progress import Runs
-    from ._sweep import ENGINES, is_busy, plan, sweep
-    from .workers import cores
+    from .problems import data_root
+    from .training import ENGINES, cores, is_busy, plan, problem_of, reductions, sweep
 
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
@@ -197,7 +193,7 @@ def _do(
     if dry_run or not todo.missing:
         return
     problem, size = problem_of(todo.missing[0])
-    for line in todo.missing[0].reductions(size):
+    for line in reductions(todo.missing[0], size):
         typer.echo(f"Reduced: {line}", err=True)
     problem.load(data_root(data_dir), size, todo.missing[0].seed)  # missing data are told now; prepared ones are cached
     failed, busy = [], 0
@@ -239,10 +235,10 @@ def table(
     split: Annotated[str, typer.Option(help="test, or validation, to choose options by.")] = "test",
 ) -> None:
     """Adam against MAdam in the paper's layout, from finished runs."""
-    from ._records import read_records
-    from ._registry import get
     from ._render import render
-    from ._table import rows
+    from .analysis import rows
+    from .problems import get
+    from .runs import read_records
 
     problem = get(benchmark)
     if not results.exists():
@@ -263,8 +259,8 @@ def summary(
     plots: Annotated[Path | None, typer.Option(help="Folder for the two figures, as SVG.")] = None,
 ) -> None:
     """What MAdam gains over Adam and over the control, on every benchmark there are runs of."""
-    from ._records import read_records
-    from ._summary import render_summary, summarise
+    from .analysis import render_summary, summarise
+    from .runs import read_records
 
     if rate not in ("best", "equal"):
         raise ValueError(f"rate must be best or equal, got {rate!r}")
@@ -296,11 +292,11 @@ def ablation(
     data_dir: DataDir = None,
 ) -> None:
     """The paper's ablation (ramp-up, pair sampling, off-diagonals) and ours, run where missing, as a table."""
-    from ._ablation import VARIANTS, ablation_rows, render_ablation
-    from ._records import read_records
-    from ._registry import get
     from ._render import check_format
-    from ._sweep import grid
+    from .analysis import VARIANTS, ablation_rows, render_ablation
+    from .problems import get
+    from .runs import read_records
+    from .training import grid
 
     check_format(format)  # told before the runs, not after
     configs = grid(
@@ -327,8 +323,8 @@ def front(
     """Draw the fronts of several runs in one figure, with their hypervolumes."""
     from madamoo.pareto import draw_fronts
 
-    from ._fronts import fronts_of
-    from ._records import read_records
+    from .analysis import fronts_of
+    from .runs import read_records
 
     found, reference, title = fronts_of(read_records(*runs), split)
     draw_fronts(found, out, reference=reference, title=title)
@@ -343,7 +339,7 @@ def collect(
     into: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results"),
 ) -> None:
     """Pack finished runs into one small file a benchmark, to keep or to share; `table` and `sweep` read it too."""
-    from ._records import collect
+    from .runs import collect
 
     typer.echo(f"{collect(runs, into)} runs in {into}")
 
@@ -351,8 +347,7 @@ def collect(
 @plainly
 def data(data_dir: DataDir = None) -> None:
     """The benchmarks, and whether their data are here."""
-    from ._data import CACHE_VARIABLE, MissingData, cache_root, data_root
-    from ._registry import available, get
+    from .problems import CACHE_VARIABLE, MissingData, available, cache_root, data_root, get
 
     root = data_root(data_dir)
     typer.echo(f"Data:  {root or 'no folder (give --data-dir, or set MADAMOO_DATA)'}")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from madamoo.bench.benchmarks.digits import Digits
+from madamoo.bench.problems.supervised.digits import Digits
 from madamoo.report.figures import MUTED, PAPER, Series, colour, curves, dots, layout, title
 from madamoo.report.page import Figure
 

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as RichTable
 
 from madamoo import __version__
-from madamoo.bench.workers import gather, workers
+from madamoo.bench.training import gather, workers
 from madamoo.report.page import Table, write_page
 
 from .contenders import ADAM, CONTENDERS, MADAM

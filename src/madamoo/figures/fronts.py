@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 
-from madamoo.bench._methods import front_of
-from madamoo.bench._records import read_records
-from madamoo.bench._registry import get
-from madamoo.bench._spec import canonical, parse
-from madamoo.bench._table import COMPARED, rows
+from madamoo.bench.analysis import COMPARED, rows
+from madamoo.bench.problems import get
+from madamoo.bench.runs import canonical, parse, read_records
+from madamoo.bench.training import front_of
 from madamoo.demo.contenders import ADAM, CONTROL, MADAM
 from madamoo.pareto import Front, draw_fronts
 
@@ -49,7 +48,7 @@ def learned(folder: Path) -> Iterator[Learned]:
     """Everything that can be drawn from the records below ``folder``.
 
     Each optimizer is shown at the learning rate that is best on validation data, with the mean over the seeds that all
-    of them have; see :func:`madamoo.bench._table.rows`.
+    of them have; see :func:`madamoo.bench.analysis.rows`.
     """
     records = [record for record in read_records(folder) if record.get("front")]
     records = [record for record in records if parse(record["config"]["solver"])[0] in METHODS]

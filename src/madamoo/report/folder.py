@@ -68,7 +68,7 @@ def _of_probes(source: Source) -> list[Section]:
 def gain_blocks(records: Sequence[Mapping[str, Any]]) -> tuple[list[Block], list[str], list[str]]:
     """Figure and table of what MAdam gains; the same in words; and of what nothing can be said."""
     from madamoo.bench._render import TITLES
-    from madamoo.bench._summary import counts, in_words, summarise
+    from madamoo.bench.analysis import counts, in_words, summarise
 
     blocks: list[Block] = []
     findings: list[str] = []

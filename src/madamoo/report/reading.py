@@ -131,7 +131,7 @@ def _read_file(path: Path) -> Source:
 
 
 def _read_record(path: Path, notes: list[str]) -> dict[str, Any] | None:
-    from madamoo.bench._files import Damaged, read_record
+    from madamoo.bench.runs import Damaged, read_record
 
     try:
         record = read_record(path, "config", "status")
@@ -193,7 +193,7 @@ class _Records:
         folders = [f for f in sorted(path.rglob(RECORD)) if not f.parent.name.startswith(PART)] if path.is_dir() else []
         if not folders and not (path.is_file() or any(path.rglob("*.jsonl"))):
             return
-        from madamoo.bench._records import identity, read_records
+        from madamoo.bench.runs import identity, read_records
 
         with redirect_stderr(io.StringIO()) as told:  # damaged files are named there
             records = read_records(path)

@@ -118,7 +118,7 @@ def front_blocks(runs: Sequence[Run]) -> list[Block]:
     records = [run.record for run in runs if run.record is not None and run.record.get("front")]
     if not records:
         return []
-    from madamoo.bench._fronts import fronts_of
+    from madamoo.bench.analysis import fronts_of
 
     try:
         fronts, reference, _ = fronts_of(records)

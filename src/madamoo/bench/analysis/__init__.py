@@ -1,0 +1,22 @@
+"""What the records of runs say: tables, the summary over benchmarks, the ablation, fronts, the paper's figures."""
+
+from ._ablation import VARIANTS, ablation_rows, render_ablation
+from ._fronts import fronts_of
+from ._summary import CellSummary, Gain, counts, in_words, render_summary, summarise
+from ._table import COMPARED, interval, rows
+
+__all__ = [
+    "COMPARED",
+    "VARIANTS",
+    "CellSummary",
+    "Gain",
+    "ablation_rows",
+    "counts",
+    "fronts_of",
+    "in_words",
+    "interval",
+    "render_ablation",
+    "render_summary",
+    "rows",
+    "summarise",
+]
