@@ -2,7 +2,7 @@
 
 It stands beside the library and uses its public names; nothing in the library imports it. Its layers, each of which
 knows only those before it: ``runs`` (files and records), ``problems`` (benchmarks, models, data), ``training`` and
-``analysis``; ``command`` is the command line over all of them.
+``analysis``; ``commands`` is the command line over all of them.
 """
 
 from .problems import (

@@ -16,6 +16,7 @@ def test_each_benchmark_is_complete():
         assert {"cpu", "paper"} <= set(problem.profiles)
         assert not problem.profiles["paper"].reductions, "the paper's size is not a reduced one"
         assert problem.primary is problem.metrics[0]
+        assert problem.source and problem.source.licence and problem.source.address.startswith("http")
 
 
 def test_names_are_read_in_any_case_and_unknown_ones_refused():
@@ -71,5 +72,5 @@ def test_a_file_that_is_not_there_or_builds_nothing_is_refused_in_words(tmp_path
     (tmp_path / "own.py").write_text("")
     with pytest.raises(ValueError, match="must have a function build"):
         build_model(str(tmp_path / "own.py"), (3,), (1,))
-    with pytest.raises(ValueError, match=r"cannot build the model 'mlp:wdith=3'.*wdith"):
+    with pytest.raises(ValueError, match=r"model 'mlp:wdith=3': mlp has no option 'wdith'; it has width, depth"):
         build_model("mlp:wdith=3", (3,), (1,))

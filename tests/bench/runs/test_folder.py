@@ -19,7 +19,8 @@ STATE = {"training": {"step": 3}, "threads": 1}
 
 
 def record(**changes):
-    return {"config": asdict(CONFIG), "status": "finished", "metrics": {"a": 1.0}, "resumed_from": None, **changes}
+    metrics = {"metrics": {"a": 1.0}, "validation": {"a": 1.0}}
+    return {"config": asdict(CONFIG), "status": "finished", "resumed_from": None, **metrics, **changes}
 
 
 @pytest.fixture

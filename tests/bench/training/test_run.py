@@ -19,7 +19,7 @@ import torch
 import toy_benchmark
 from madamoo.bench import Profile, available_solvers, configure
 from madamoo.bench.problems._registry import get
-from madamoo.bench.runs._folder import Busy, OtherRun, RunFolder
+from madamoo.bench.runs import Busy, OtherRun, RunFolder, read_rows
 from madamoo.bench.training import Training, train
 from madamoo.bench.training import _run as module
 
@@ -48,7 +48,7 @@ def start(config):
 def numbers(folder):
     """All that a run found out, without what the clock and the machine say."""
     record = json.loads((folder / "run.json").read_text(), parse_constant=lambda c: pytest.fail(c))
-    rows = [json.loads(line) for line in (folder / "epochs.jsonl").read_text().splitlines()]
+    rows, _ = read_rows(folder / "epochs.jsonl")
     for row in rows:
         del row["seconds"]
     losses = [loss for _, loss in record["cost"]["curve"]]

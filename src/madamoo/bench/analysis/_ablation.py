@@ -46,7 +46,7 @@ VARIANTS = tuple(
 def ablation_rows(
     records: Sequence[dict[str, Any]], benchmark: Benchmark, configs: Sequence[Config]
 ) -> list[dict[str, Any]]:
-    """One row a variant: mean and deviation of each metric over its runs among ``configs``.
+    """One row per variant: mean and deviation of each metric over its runs among ``configs``.
 
     Of several learning rates, each variant's own best on validation data counts.
     """
@@ -77,7 +77,7 @@ def _figure(row: dict[str, Any], optimizer: str) -> tuple[Any, Any, Any] | None:
 
 
 def render_ablation(found: Sequence[dict[str, Any]], benchmark: Benchmark, format: str) -> str:
-    """The paper's layout: a line a variant, a column a metric, the paper's own figure beside the primary one."""
+    """The paper's layout: a line per variant, a column per metric, the paper's own figure beside the primary one."""
     check_format(format)
     if format in ("csv", "json"):
         return write_data(found, format)
@@ -99,5 +99,7 @@ def render_ablation(found: Sequence[dict[str, Any]], benchmark: Benchmark, forma
     header = ("variant", benchmark.primary.name, "paper", "lr", *(m.name for m in benchmark.metrics[1:]))
     way = "higher" if benchmark.primary.higher_is_better else "lower"
     title = f"{benchmark.name}, ablation; {way} is better; each variant at its best learning rate on validation data"
-    note = "Test data: mean ± standard deviation over seeds."
-    return write_tables([Table(title, header, tuple(body))], [note], format)
+    notes = ["Test data: mean ± standard deviation over seeds."]
+    if any(row["paper"] for row in found):
+        notes.append(f"paper: {_paper.CITATION}.")
+    return write_tables([Table(title, header, tuple(body))], notes, format)

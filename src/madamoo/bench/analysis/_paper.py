@@ -1,4 +1,4 @@
-"""The figures that the paper reports, to stand beside ours. ``paper.json`` holds them as printed in its tables."""
+"""The paper, and the figures that it reports, beside ours. ``paper.json`` holds them as printed in its tables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+TITLE = "MAdam: Metric-Aware Multi-Objective Adam"
+AUTHORS = (
+    "Fengbei Liu, Rachit Saluja, Sunwoo Kwak, Ruibo Wang, Ruining Deng, Heejong Kim, Johannes C. Paetzold, "
+    "Mert R. Sabuncu"
+)
+CITATION = f"{AUTHORS}: {TITLE}"
 ABLATION = "ablation"
 STANDS_FOR = {"sarcos-small": "sarcos"}  # shown with a mark: the paper's figure is of the full data
 

@@ -9,8 +9,9 @@ from statistics import fmean
 from typing import Any
 
 from .._render import TITLES, Cell, Table, check_format, write_data, write_tables
-from ..problems import Metric, get
+from ..problems import Metric
 from ..training import metrics_of
+from ._benchmarks import benchmarks_of
 from ._table import interval, rows
 
 Record = dict[str, Any]
@@ -47,16 +48,19 @@ class CellSummary:
     optimizer: str = "madam"
 
 
-def summarise(records: Sequence[Record], rate: str = "best", optimizer: str = "madam") -> list[CellSummary]:
-    """A cell for each benchmark and solver with runs of Adam and MAdam on common seeds.
+def summarise(
+    records: Sequence[Record], rate: str = "best", optimizer: str = "madam", own: Sequence[str] = ()
+) -> list[CellSummary]:
+    """One cell per benchmark and solver with runs of Adam and MAdam on common seeds.
 
-    ``optimizer`` is the variant of MAdam that is compared.
+    Args:
+        optimizer: the variant of MAdam that is compared.
+        own: files of benchmarks that the user named; see :func:`benchmarks_of`.
     """
     cells = []
     if optimizer != "madam":
         records = [_as_madam(record, optimizer) for record in records if record["config"]["optimizer"] != "madam"]
-    for name in sorted({record["config"]["benchmark"] for record in records}):
-        problem = get(name)
+    for name, problem in benchmarks_of(records, own).items():
         for row in rows(records, problem, name=name):
             if row["primary"] and row["rate"] == rate and row["adam"] is not None and row["madam"] is not None:
                 metric = metrics_of(problem, row["solver"])[0]
@@ -105,7 +109,7 @@ def counts(gains: Sequence[Gain | None]) -> dict[str, Any]:
 
 
 def render_summary(cells: Sequence[CellSummary], format: str = "text") -> str:
-    """One line a cell, and below what it comes to."""
+    """One line per cell, and below what it comes to."""
     check_format(format)
     if format in ("csv", "json"):
         return write_data([asdict(cell) for cell in cells], format)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
@@ -38,7 +39,7 @@ def rows(
     name: str | None = None,
     split: str = "test",
 ) -> list[dict[str, Any]]:
-    """One row for each solver, metric and way of choosing learning rates, in this order.
+    """One row per solver, metric and way of choosing learning rates, in this order.
 
     A table has runs of one setting (profile, epochs, batch, model, schedule) only. It is the one with most runs of
     ``profile`` and ``schedule``; if no profile is asked for, of "paper" if there are such runs, or else of all.
@@ -54,6 +55,7 @@ def rows(
     if split not in SPLITS:
         raise ValueError(f"split must be test or validation, got {split!r}")
     mine = [record for record in records if record["config"]["benchmark"] == (name or benchmark.name)]
+    mine = [record for record in mine if _has_metrics(record, benchmark)]
     kept, setting = _one_setting(mine, profile, schedule)
     by_solver: dict[str, Runs] = {}
     for record in kept:
@@ -126,6 +128,19 @@ def _row(runs: Runs, rates: Mapping[str, float], solver: str, metric: Metric, da
     }
 
 
+def _has_metrics(record: Record, benchmark: Benchmark) -> bool:
+    """Whether a run has all that is reported of it; one that lacks a metric is named and left out."""
+    if record["status"] == "diverged":
+        return True
+    config = record["config"]
+    wanted = [metric.name for metric in metrics_of(benchmark, config["solver"])]
+    absent = [f"{key}.{name}" for key in SPLITS.values() for name in wanted if name not in record[key]]
+    if absent:
+        run = f"{config['solver']} {config['optimizer']} lr {config['lr']:g} seed {config['seed']}"
+        print(f"madamoo: the run {run} lacks {', '.join(absent)} and is left out: run it again", file=sys.stderr)
+    return not absent
+
+
 def _one_setting(
     records: Sequence[Record], profile: str | None, schedule: str | None
 ) -> tuple[list[Record], dict[str, Any]]:
@@ -177,8 +192,6 @@ def _values(seeds: Seeds, metric: Metric, data: str) -> dict[int, float]:
         record = seeds[seed]
         if record["status"] == "diverged":
             values[seed] = worst
-        elif metric.name not in (record[data] or {}):
-            raise ValueError(f"the {data} of the run {record['config']} have no {metric.name}: run it again")
         else:
             value = record[data][metric.name]
             values[seed] = worst if value is None or not math.isfinite(value) else float(value)

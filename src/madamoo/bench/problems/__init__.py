@@ -1,8 +1,8 @@
 """The problems: what a benchmark is, the benchmarks themselves, their models, and how data are found and cached."""
 
-from ._benchmark import Batches, Benchmark, Drawn, Evaluation, FrontSpec, Metric, Profile
+from ._benchmark import Batches, Benchmark, DataSource, Drawn, Evaluation, FrontSpec, Metric, Profile
 from ._data import CACHE_VARIABLE, DATA_VARIABLE, MissingData, cache_root, cached, data_root, find, shuffled
-from ._registry import available, available_models, build_model, get, registered
+from ._registry import available, available_models, build_model, check_model, get, registered
 from ._supervised import Data, LazySplit, Shuffled, Split, Supervised, Tally
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Batches",
     "Benchmark",
     "Data",
+    "DataSource",
     "Drawn",
     "Evaluation",
     "FrontSpec",
@@ -27,6 +28,7 @@ __all__ = [
     "build_model",
     "cache_root",
     "cached",
+    "check_model",
     "data_root",
     "find",
     "get",

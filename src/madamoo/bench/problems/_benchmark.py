@@ -7,6 +7,7 @@ points and no targets, derives from :class:`Benchmark` itself.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,11 +33,12 @@ class Metric:
         """The gain over the baseline in per cent; the error of an accuracy in per cent is what it lacks."""
         if self.gain == "points":
             return value - baseline
-        if self.gain == "value":
-            return 100.0 * (value / baseline - 1.0)
-        if self.higher_is_better:
+        sign = 1.0 if self.gain == "value" else -1.0
+        if self.gain == "error" and self.higher_is_better:
             value, baseline = 100.0 - value, 100.0 - baseline
-        return 100.0 * (1.0 - value / baseline)
+        if baseline == 0.0:  # nothing was left to gain, or nothing was there to add to
+            return 0.0 if value == baseline else sign * math.copysign(math.inf, value)
+        return sign * 100.0 * (value / baseline - 1.0)
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,16 @@ class Profile:
     def __post_init__(self) -> None:
         if self.keep not in ("last", "best"):
             raise ValueError(f"keep must be 'last' or 'best', got {self.keep!r}")
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """Whose data a benchmark uses. The lab downloads nothing: users get the data, under these terms, themselves."""
+
+    title: str
+    authors: str
+    address: str
+    licence: str
 
 
 @dataclass(frozen=True)
@@ -122,6 +134,7 @@ class Benchmark(ABC):
     profiles: Mapping[str, Profile]
     files: Sequence[Sequence[str]] = ()  # below the data folder; of several alternatives the first that is there whole
     layout: str = ""  # the same in words, shown when they are missing
+    source: DataSource | None = None  # None: made up by the benchmark itself
     front: FrontSpec | None = None  # None: methods that learn a whole front are not run on it
 
     def locate(self, root: Path | None) -> list[Path]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import nn
 
-from ..runs import parse
+from ..runs import check_options, naming, parse
 from . import models
 from ._benchmark import Benchmark
 
@@ -68,6 +68,16 @@ def available_models() -> list[str]:
 
 def build_model(spec: str, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> nn.Module:
     """The model of a spec such as ``mlp:width=256``; a name that ends in ``.py`` is a file with a ``build``."""
+    with naming("model", spec):
+        build, options = check_model(spec)
+        try:
+            return build(inputs, outputs, **options)
+        except (TypeError, RuntimeError) as error:  # a width below zero, say
+            raise ValueError(f"it cannot be built for inputs of {list(inputs)}: {error}") from error
+
+
+def check_model(spec: str) -> tuple[Callable[..., nn.Module], dict[str, Any]]:
+    """What builds the model of a spec, and its options; raises ValueError if there is no such model or option."""
     name, options = parse(spec)
     if name.endswith(".py"):
         module: Any = _own(spec.partition(":")[0])
@@ -75,12 +85,10 @@ def build_model(spec: str, inputs: tuple[int, ...], outputs: tuple[int, ...]) ->
             raise ValueError(f"{name} must have a function build(inputs, outputs, **options)")
     elif name in available_models():
         module = importlib.import_module(f"{models.__name__}.{name}")
+        check_options(name, module.build, options, but=("inputs", "outputs"))
     else:
         raise ValueError(f"no model is called {name!r}; there are {', '.join(available_models())}")
-    try:
-        return module.build(inputs, outputs, **options)
-    except TypeError as error:
-        raise ValueError(f"cannot build the model {spec!r}: {error}") from error
+    return module.build, options
 
 
 def _own(file: str) -> ModuleType:

@@ -8,6 +8,8 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,21 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside ``path``, with its suffix, which takes its place when all went well.
+
+    For files that another library writes: at every moment there is the old file or the new one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}-{threading.get_ident()}.tmp{path.suffix}")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def remove_leftovers(folder: Path) -> None:
     """Delete the temporary files that a killed process left in ``folder``; call it with the folder locked."""
     for path in folder.glob(".*.tmp"):
@@ -57,7 +74,10 @@ def read_tensors(path: Path) -> Any:
     payload = memoryview(content)[start:]
     if content[: len(MAGIC)] != MAGIC or hashlib.sha256(payload).digest() != content[len(MAGIC) : start]:
         raise Damaged("its checksum does not fit its content")
-    return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    try:
+        return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    except Exception as error:  # torch has many for what it will not load; a file may be sealed and still not ours
+        raise Damaged(f"torch does not load it: {type(error).__name__}") from None
 
 
 def seal(record: dict[str, Any]) -> dict[str, Any]:
@@ -84,7 +104,7 @@ def parse_record(text: str, *required: str) -> dict[str, Any]:
         raise Damaged(f"it lacks {', '.join(absent)}")
     try:
         fits = DIGEST not in record or seal(record)[DIGEST] == record[DIGEST]
-    except ValueError:  # 1e999 is JSON, but no number that was ever written
+    except (ValueError, RecursionError):  # 1e999 is JSON, but no number that was ever written
         fits = False
     if not fits:
         raise Damaged("its checksum does not fit its content")

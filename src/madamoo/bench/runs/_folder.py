@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
+from ._check import ENDED, check_record
 from ._config import Config
 from ._files import (
     DIGEST,
@@ -19,12 +17,12 @@ from ._files import (
     read_tensors,
     remove_leftovers,
     set_aside,
-    write_bytes,
     write_record,
     write_tensors,
 )
+from ._rows import DIAGNOSTICS, EPOCHS, Row, write_rows
 
-ENDED = ("finished", "diverged")
+LOCK = "lock"
 PART = "ray-"  # begins the name of a folder with a part of the run above it
 REQUIRED = ("config", "status", "metrics", "resumed_from", DIGEST)
 
@@ -43,14 +41,21 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.record_file = path / "run.json"
-        self.epochs_file = path / "epochs.jsonl"
+        self.epochs_file = path / EPOCHS
+        self.diagnostics_file = path / DIAGNOSTICS
         self.checkpoint_file = path / "checkpoint.pt"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out; the operating system lets go of the lock when this one dies, however it dies."""
+        """Keep other processes out; the operating system lets go of the lock when this one dies, however it dies.
+
+        A folder that is made here and in which nothing was written, for want of data, say, does not stay.
+        """
+        from filelock import FileLock, Timeout  # only who runs something needs it
+
+        made = [path for path in (self.path, *self.path.parents) if not path.exists()]
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.path / "lock")
+        lock = FileLock(self.path / LOCK)
         try:
             lock.acquire(timeout=0)
         except Timeout:
@@ -59,6 +64,11 @@ class RunFolder:
             remove_leftovers(self.path)
             yield
         finally:
+            if made and [path.name for path in self.path.iterdir()] == [LOCK]:
+                with suppress(OSError):
+                    (self.path / LOCK).unlink()
+                    for path in made:
+                        path.rmdir()
             lock.release()
 
     def read(self, config: Config) -> dict[str, Any] | None:
@@ -67,6 +77,10 @@ class RunFolder:
             return None
         try:
             record = read_record(self.record_file, *REQUIRED)
+            if not isinstance(record["config"], dict):
+                raise Damaged("its configuration is not a mapping")
+            if record["status"] in ENDED:
+                check_record(record)
         except Damaged as error:
             set_aside(self.record_file, str(error))
             return None
@@ -78,8 +92,8 @@ class RunFolder:
     def write(self, record: dict[str, Any]) -> None:
         write_record(self.record_file, record)
 
-    def write_epochs(self, epochs: list[dict[str, Any]]) -> None:
-        write_bytes(self.epochs_file, "".join(json.dumps(row, allow_nan=False) + "\n" for row in epochs).encode())
+    def write_epochs(self, epochs: list[Row]) -> None:
+        write_rows(self.epochs_file, epochs)
 
     def save(self, config: Config, state: dict[str, Any]) -> None:
         write_tensors(self.checkpoint_file, {"config": asdict(config), **state})
@@ -90,7 +104,7 @@ class RunFolder:
             return None
         try:
             state = read_tensors(self.checkpoint_file)
-            if not isinstance(state, dict) or "config" not in state:
+            if not isinstance(state, dict) or not isinstance(state.get("config"), dict):
                 raise Damaged("it is no checkpoint")
             different = config.differences(state["config"])
             if different:
@@ -99,6 +113,13 @@ class RunFolder:
         except Damaged as error:
             set_aside(self.checkpoint_file, str(error))
             return None
+
+    def refuse_checkpoint(self, reason: str) -> None:
+        """Set the checkpoint aside: it was read, but a run cannot go on from it."""
+        set_aside(self.checkpoint_file, reason)
+
+    def refuse_record(self, reason: str) -> None:
+        set_aside(self.record_file, reason)
 
     def drop_checkpoint(self) -> None:
         self.checkpoint_file.unlink(missing_ok=True)

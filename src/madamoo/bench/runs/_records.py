@@ -5,44 +5,46 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ._config import Config
+from ._check import check_record
 from ._files import DIGEST, Damaged, parse_record, seal, write_bytes
-from ._folder import ENDED, PART
+from ._folder import PART
+from ._rows import ROWS
 from ._spec import canonical
 
 Record = dict[str, Any]
 
+RUNNING = "running"
 REQUIRED = ("config", "status", "metrics", "validation", DIGEST)
-IDENTITY = tuple(field.name for field in fields(Config))
-NOT_OURS = ("epochs.jsonl", "diagnostics.jsonl")  # lie in run folders: a row an epoch, a row a measured step
+LONGEST = 180  # characters in the name of a packed file
 CURVE_POINTS = 40
 
 
 def read_records(*roots: Path) -> list[Record]:
     """The record of every run below ``roots`` that finished or diverged, each configuration once.
 
-    They are looked for in files called ``run.json`` and, one a line, in ``*.jsonl``. Damaged ones are named on stderr,
-    not used. Of several with the same configuration the one read last counts, whether it finished or diverged: to
-    diverge is a result. Roots are read in the order given; below each, packed files come before run folders, since they
-    are copies of older runs, and both in the order of their paths.
+    They are looked for in files called ``run.json`` and, one per line, in ``*.jsonl``. One that is damaged, or that no
+    run can have written, is named on stderr and not used. Nothing that a record names is imported.
+
+    Of several with the same configuration the one read last counts, whether it finished or diverged: to diverge is a
+    result. Roots are read in the order given; below each, packed files come before run folders, since they are copies
+    of older runs, and both in the order of their paths.
     """
     return _unique(record for root in roots for record in _read(Path(root)))
 
 
 def collect(source: Path, into: Path) -> int:
-    """Pack the ended runs below ``source`` into one file a benchmark, and return how many there were.
+    """Pack the ended runs below ``source`` into one file per benchmark, and return how many there were.
 
-    A file holds one sealed record a line, in an order that depends on the configurations alone; lines that are there
+    A file holds one sealed record per line, in an order that depends on the configurations alone; lines that are there
     already stay unless the same configuration was run again. Damaged lines are moved to a file ``*.damaged`` beside it.
     """
     packs: dict[str, list[Record]] = {}
     found = read_records(source)
     for record in found:
-        packs.setdefault(record["config"]["benchmark"].replace("/", "-"), []).append(_thinned(record))
+        packs.setdefault(record["config"]["benchmark"].replace("/", "-")[-LONGEST:], []).append(_thinned(record))
     for name, records in sorted(packs.items()):
         _merge(Path(into) / f"{name}.jsonl", records)
     return len(found)
@@ -50,7 +52,7 @@ def collect(source: Path, into: Path) -> int:
 
 def _merge(path: Path, records: list[Record]) -> None:
     damaged: list[bytes] = []
-    there = list(_read_lines(path, damaged)) if path.exists() else []
+    there = list(_read_lines(path.read_bytes(), path, damaged)) if path.exists() else []
     if damaged:
         aside = path.with_name(f"{path.name}.damaged")
         before = aside.read_bytes() if aside.exists() else b""
@@ -68,18 +70,28 @@ def _read(root: Path) -> Iterator[Record]:
         raise FileNotFoundError(f"there is no file or folder {root} to read runs from")
     files = sorted(root.rglob("*")) if root.is_dir() else [root]
     for path in files:
-        if path.suffix == ".jsonl" and path.name not in NOT_OURS and path.is_file():
-            yield from _read_lines(path)
+        if path.suffix == ".jsonl" and path.name not in ROWS and path.is_file():
+            yield from _read_lines(_content(path), path)
     for path in files:
         if path.name == "run.json" and not path.parent.name.startswith(PART) and path.is_file():
-            record = _ended(path.read_bytes(), str(path))
+            content = _content(path)
+            record = _ended(content, str(path)) if content is not None else None
             if record is not None:
                 yield record
 
 
-def _read_lines(path: Path, damaged: list[bytes] | None = None) -> Iterator[Record]:
+def _content(path: Path) -> bytes | None:
+    """What is in a file; one that cannot be read is named."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        print(f"madamoo: {path} cannot be read and is not used: {error}", file=sys.stderr)
+        return None
+
+
+def _read_lines(content: bytes | None, path: Path, damaged: list[bytes] | None = None) -> Iterator[Record]:
     """The records of a packed file. Each line is judged by itself: a bad one does not take the others with it."""
-    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+    for number, line in enumerate((content or b"").split(b"\n"), 1):
         if line.strip():
             record = _ended(line, f"{path}, line {number}", damaged)
             if record is not None:
@@ -90,29 +102,15 @@ def _ended(content: bytes, where: str, damaged: list[bytes] | None = None) -> Re
     """The record in ``content``, if the run has ended; a damaged one is named, and added to the list, if any."""
     try:
         record = parse_record(content.decode(), *REQUIRED)
-        if record["status"] not in ENDED:
+        if record["status"] == RUNNING:
             return None
-        _check(record)
-    except (Damaged, ValueError) as error:
+        check_record(record)
+    except (Damaged, UnicodeDecodeError) as error:
         print(f"madamoo: {where} is damaged and not used: {error}", file=sys.stderr)
         if damaged is not None:
             damaged.append(content)
         return None
     return record
-
-
-def _check(record: Record) -> None:
-    config = record["config"]
-    absent = [key for key in IDENTITY if key not in config] if isinstance(config, dict) else list(IDENTITY)
-    if absent:
-        raise Damaged(f"its configuration lacks {', '.join(absent)}")
-    for name in ("metrics", "validation"):
-        if record["status"] == "finished" and not isinstance(record[name], dict):
-            raise Damaged(f"it finished, but has no {name}")
-    for name in ("benchmark", "solver", "optimizer"):
-        if not isinstance(config[name], str):
-            raise Damaged(f"its {name} is {config[name]!r}, not a name")
-    identity(config)
 
 
 def _unique(records: Iterable[Record]) -> list[Record]:

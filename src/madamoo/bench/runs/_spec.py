@@ -3,8 +3,47 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+
+class BadValue(ValueError):
+    """A value that a user gave and that cannot be: the argument, the value, and what would be right."""
+
+    def __init__(self, argument: str, value: object, reason: str) -> None:
+        super().__init__(f"{argument} {value!r}: {reason}")
+        self.argument, self.value, self.reason = argument, value, reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BadValue, (self.argument, self.value, self.reason)
+
+
+@contextmanager
+def naming(argument: str, value: object) -> Iterator[None]:
+    """Within this context, a ValueError is one of this argument."""
+    try:
+        yield
+    except BadValue:
+        raise
+    except ValueError as error:
+        raise BadValue(argument, value, str(error)) from None
+
+
+def check_options(name: str, build: Callable[..., Any], options: Mapping[str, Any], but: tuple[str, ...] = ()) -> None:
+    """Raise ValueError if an option is none of ``build``'s (or of those in ``but``), or is text instead of a number."""
+    parameters = inspect.signature(build).parameters
+    known = [key for key in parameters if key not in but]
+    for key, value in options.items():
+        if key not in known:
+            raise ValueError(f"{name} has no option {key!r}; it has {', '.join(known) or 'none'}")
+        wanted = parameters[key].annotation
+        text = wanted if isinstance(wanted, str) else getattr(wanted, "__name__", str(wanted))
+        kinds = set(re.findall(r"\w+", text))
+        if isinstance(value, str) and kinds and kinds <= {"int", "float", "bool", "None"}:
+            raise ValueError(f"{key} must be {'True or False' if kinds == {'bool'} else 'a number'}, got {value!r}")
 
 
 def parse(spec: str) -> tuple[str, dict[str, Any]]:
@@ -37,5 +76,5 @@ def canonical(spec: str) -> str:
 def _value(text: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # what is no literal is text
         return {"true": True, "false": False, "none": None}.get(text.lower(), text)

@@ -2,7 +2,9 @@
 
 from ._configure import configure, problem_of, reductions
 from ._contenders import OPTIMIZERS, available_solvers, is_static
+from ._device import choose_device
 from ._diagnosis import attach
+from ._fronts import FrontTraining
 from ._loop import Training
 from ._methods import METHODS, front_of, metrics_of, solver_of
 from ._run import train
@@ -13,9 +15,11 @@ __all__ = [
     "ENGINES",
     "METHODS",
     "OPTIMIZERS",
+    "FrontTraining",
     "Training",
     "attach",
     "available_solvers",
+    "choose_device",
     "configure",
     "cores",
     "front_of",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..problems import Benchmark, Profile, get
-from ..runs import Config, canonical
+from ..problems import Benchmark, Profile, check_model, get
+from ..runs import BadValue, Config, canonical, naming
 from ._contenders import check_optimizer, check_solver
 from ._schedules import build_schedule
 
@@ -22,21 +22,30 @@ def configure(
     schedule: str | None = None,
 ) -> Config:
     """A checked configuration; what is None comes from the profile."""
-    problem = get(benchmark)
+    with naming("benchmark", benchmark):
+        problem = get(benchmark)
     if profile not in problem.profiles:
-        raise ValueError(f"{benchmark} has no profile {profile!r}; it has {', '.join(problem.profiles)}")
+        raise BadValue("profile", profile, f"{benchmark} has the profiles {', '.join(problem.profiles)}")
     size = problem.profiles[profile]
     lr = size.lr if lr is None else lr
     if not 0 < lr < float("inf"):
-        raise ValueError(f"the learning rate must be positive, got {lr!r}")
+        raise BadValue("lr", lr, "a learning rate must be positive")
+    if abs(seed) >= 2**63:
+        raise BadValue("seed", seed, "a seed must fit into 64 bits")
     for name, number in (("epochs", epochs), ("batch", batch)):
         if number is not None and number < 1:
-            raise ValueError(f"{name} must be at least 1, got {number!r}")
-    solver, optimizer = canonical(solver), canonical(optimizer)
-    schedule = canonical(schedule or size.schedule)
-    build_schedule(schedule, 1, 1)
-    check_solver(solver, problem)
-    check_optimizer(optimizer, solver)
+            raise BadValue(name, number, "it must be at least 1")
+    with naming("schedule", schedule):
+        schedule = canonical(schedule or size.schedule)
+        build_schedule(schedule, 1, 1)
+    with naming("solver", solver):
+        solver = canonical(solver)
+        made = check_solver(solver, problem)
+    with naming("optimizer", optimizer):
+        optimizer = canonical(optimizer)
+        check_optimizer(optimizer, solver, made)
+    with naming("model", model):
+        check_model(model or size.model)
     return Config(
         benchmark=benchmark if benchmark.endswith(".py") else problem.name,
         profile=profile,

@@ -14,7 +14,7 @@ from madamoo.optimizer import AdaTask, MTAdam
 from madamoo.solvers import Solver
 
 from ..problems import Benchmark
-from ..runs import parse
+from ..runs import check_options, parse
 from ._methods import RAYS, build_method, is_conditioned, ray_solver
 
 OPTIMIZERS = {
@@ -39,8 +39,11 @@ def build_solver(spec: str, benchmark: Benchmark, seed: int) -> Solver:
         raise ValueError(f"no solver is called {name!r}; there are {', '.join(available_solvers())}")
     try:
         if name == RESTLESS:
+            check_options(name, solvers.RLW, options, but=("distribution", "seed"))
             return solvers.RLW("dirichlet", seed=seed, **options)
-        known = inspect.signature(type(solvers.get(name))).parameters
+        kind = type(solvers.get(name))
+        check_options(name, kind, options)
+        known = inspect.signature(kind).parameters
         told = {"kinds": benchmark.kinds, "seed": seed}
         return solvers.get(name, **{key: value for key, value in told.items() if key in known}, **options)
     except TypeError as error:
@@ -48,25 +51,32 @@ def build_solver(spec: str, benchmark: Benchmark, seed: int) -> Solver:
 
 
 def is_static(spec: str) -> bool:
-    """Whether the solver's weights never change: then the control is MAdam itself."""
+    """Whether the solver's weights never change: then the control is MAdam itself.
+
+    A spec from a record may have options that no solver takes, or no longer: of that one nothing is known.
+    """
     name, options = parse(spec)
-    return name in solvers.available() and solvers.get(name, **options).static
+    try:
+        return name in solvers.available() and solvers.get(name, **options).static
+    except (TypeError, ValueError, ArithmeticError, RuntimeError):
+        return False
 
 
-def check_solver(spec: str, benchmark: Benchmark) -> None:
+def check_solver(spec: str, benchmark: Benchmark) -> Solver:
+    """The solver that a run would have."""
     if is_conditioned(spec):
-        build_method(spec, benchmark, 0)
-    elif parse(spec)[0] == RAYS:
-        ray_solver(spec, benchmark)
-    else:
-        build_solver(spec, benchmark, 0)
+        return build_method(spec, benchmark, 0).solver
+    if parse(spec)[0] == RAYS:
+        return ray_solver(spec, benchmark)[0]
+    return build_solver(spec, benchmark, 0)
 
 
-def check_optimizer(spec: str, solver: str) -> None:
-    name, _ = parse(spec)
-    if name in ALONE and solver != "ls":
-        raise ValueError(f"{name} balances the objectives by itself: it runs with solver ls alone, got {solver!r}")
-    build_optimizer(spec, [torch.zeros(1, requires_grad=True)], lr=1e-3, solver=None, seed=0, total_steps=1)
+def check_optimizer(spec: str, name: str, solver: Solver) -> None:
+    """Raise ValueError unless the optimizer can be built with the solver called ``name``."""
+    optimizer, _ = parse(spec)
+    if optimizer in ALONE and name != "ls":
+        raise ValueError(f"{optimizer} balances the objectives by itself: it runs with solver ls alone, got {name!r}")
+    build_optimizer(spec, [torch.zeros(1, requires_grad=True)], lr=1e-3, solver=solver, seed=0, total_steps=1)
 
 
 def build_optimizer(
@@ -77,14 +87,24 @@ def build_optimizer(
     if name not in OPTIMIZERS:
         raise ValueError(f"no optimizer is called {name!r}; there are {', '.join(OPTIMIZERS)}")
     try:
-        betas = float(options.pop("beta1", 0.9)), float(options.pop("beta2", 0.999))  # "0" is read as a whole number
+        betas = _number(options, "beta1", 0.9), _number(options, "beta2", 0.999)
         if name in ALONE:
+            check_options(name, ALONE[name], options, but=("params", "lr", "betas"))
             return ALONE[name](params, lr=lr, betas=betas, **options)
         if name == "adam":
+            check_options(name, torch.optim.AdamW, options, but=("params", "lr", "betas", "weight_decay", "fused"))
             inner = torch.optim.AdamW(params, lr=lr, betas=betas, weight_decay=0.0, fused=True, **options)
             return MultiObjective(inner, solver)
         fixed: dict[str, Any] = {"estimator": "marginal"} if name == "marginal" else {}
+        check_options(name, PreferenceMetric, options, but=("seed", "total_steps", *fixed))
         metric = PreferenceMetric(**options, **fixed, seed=seed, total_steps=total_steps)
         return MAdam(params, lr=lr, betas=betas, solver=solver, metric=metric)
     except TypeError as error:
         raise ValueError(f"cannot build the optimizer {spec!r}: {error}") from None
+
+
+def _number(options: dict[str, Any], key: str, default: float) -> float:
+    value = options.pop(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{key} must be a number, got {value!r}")
+    return float(value)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from madamoo import MultiObjective, PreferenceMetric, diagnostics
-from madamoo.diagnostics._sinks import FILE, Row, open_sinks
 
-from ..runs import write_bytes
+from ..runs import DIAGNOSTICS, Row, append_row, read_rows, write_rows
 from ._loop import Training
 
 ROWS = 100  # at most: a measured step costs several others, and all of them cost less than a few hundred steps
@@ -29,9 +28,10 @@ def attach(
     if not isinstance(opt, MultiObjective):
         return None
     if isinstance(sink, Path):
-        _cut(sink / FILE, training.step)
+        _cut(sink / DIAGNOSTICS, training.step)
+        sink = partial(append_row, sink / DIAGNOSTICS)
+    write = sink
     names = training.benchmark.objectives
-    (write,) = open_sinks(sink)
     probe = diagnostics.attach(
         opt,
         every=-(-training.total_steps // ROWS),
@@ -65,14 +65,11 @@ def _named(value: Any, names: tuple[str, ...]) -> Any:
 
 
 def _cut(path: Path, step: int) -> None:
-    """Keep the rows of the steps before ``step``; a killed run may have left later ones, and half a line."""
+    """Keep the rows of the steps before ``step``; a killed run may have left later ones, and part of a line."""
     if path.exists():
-        kept = [line for line in path.read_bytes().splitlines(keepends=True) if _step(line) < step]
-        write_bytes(path, b"".join(kept))
+        write_rows(path, [row for row in read_rows(path).rows if _step(row) < step])
 
 
-def _step(line: bytes) -> float:
-    try:
-        return float(json.loads(line)["step"])
-    except (ValueError, TypeError, KeyError):
-        return float("inf")
+def _step(row: Row) -> float:
+    step = row.get("step")
+    return step if isinstance(step, int) else float("inf")

@@ -89,6 +89,7 @@ class Training:
         torch.set_rng_state(state["global_generator"])
         self.batches.load_state_dict(state["batches"])
         self.weights.load_state_dict(state["weights"])
+        _check_progress(state, self.config.epochs, self.batches.steps)
         for name in ("step", "seconds", "loss_sums", "epochs", "best"):
             setattr(self, name, state[name])
 
@@ -166,3 +167,14 @@ class Training:
             return self.benchmark.evaluate(self.model, self.data, split, self.config.batch)
         finally:
             self.model.train()
+
+
+def _check_progress(state: dict[str, Any], epochs: int, steps: int) -> None:
+    """Raise ValueError unless the counts of a checkpoint fit each other."""
+    step, rows = state["step"], state["epochs"]
+    if not isinstance(step, int) or not isinstance(rows, list) or not 0 <= len(rows) <= epochs:
+        raise ValueError(f"its progress is step {step!r} and {type(rows).__name__} of epochs")
+    if step // steps != len(rows):
+        raise ValueError(f"it has {len(rows)} epochs at step {step}, of {steps} steps per epoch")
+    if any(not isinstance(row, dict) or "validation_loss" not in row or "seconds" not in row for row in rows):
+        raise ValueError("its epochs are not rows of epochs")

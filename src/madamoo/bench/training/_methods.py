@@ -1,11 +1,10 @@
 """Methods that learn a whole Pareto front: in the lab they stand where a solver does, for they bring their own.
 
-``pamal``, ``palora``, ``cosmosnet`` and ``phn`` train one model that takes the preference, ``rays`` one model a ray.
+``pamal``, ``palora``, ``cosmosnet`` and ``phn`` train one model that takes the preference, ``rays`` one model per ray.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +18,7 @@ from madamoo.pareto import rays as make_rays
 from madamoo.solvers import Solver
 
 from ..problems import Benchmark, FrontSpec, Metric
-from ..runs import parse, write
+from ..runs import check_options, parse, write
 
 CONDITIONED = {"pamal": PaMaL, "palora": PaLoRA, "cosmosnet": COSMOS, "phn": PHN}
 RAYS = "rays"
@@ -88,7 +87,7 @@ def build_method(spec: str, benchmark: Benchmark, seed: int) -> Method:
         sampler = build_sampler(options.pop("sampler", "dirichlet"), count, options, seed)
         penalty = options.pop("penalty", 0.0)
         solver = _solver(name, options)
-        inspect.signature(CONDITIONED[name]).bind(None, count, **options)
+        check_options(name, CONDITIONED[name], options, but=("model", "n_objectives"))
         return Method(partial(CONDITIONED[name], n_objectives=count, **options), sampler, solver, penalty)
     except TypeError as error:
         raise ValueError(f"cannot build the method {spec!r}: {error}") from None
@@ -112,8 +111,14 @@ def build_sampler(kind: str, n_objectives: int, options: dict[str, Any], seed: i
 def ray_solver(spec: str, benchmark: Benchmark) -> tuple[Solver, Tensor]:
     """The solver of ``rays:of=epo:ray=3``, and its ray."""
     _, options = parse(spec)
-    ray = rays_of(benchmark)[options.pop("ray", 0)]
-    solver = solvers.get(options.pop("of", "preference"), **options)
+    rays = rays_of(benchmark)
+    number, name = options.pop("ray", 0), options.pop("of", "preference")
+    if not isinstance(number, int) or not 0 <= number < len(rays):
+        raise ValueError(f"ray must be 0 to {len(rays) - 1}, got {number!r}")
+    ray = rays[number]
+    kind = type(solvers.get(str(name)))
+    check_options(str(name), kind, options)
+    solver = kind(**options)
     if not solver.uses_preference:
         raise ValueError(f"{spec!r}: {type(solver).__name__} takes no preference")
     return solver, ray

@@ -12,16 +12,17 @@ from typing import Any
 
 import torch
 
-from madamoo.diagnostics import state_bytes
+from madamoo import diagnostics
 
-from ..problems import data_root
+from ..problems import Benchmark, data_root
 from ..runs import ENDED, Config, RunFolder
 from ._configure import problem_of, reductions
 from ._cost import describe_environment, peak_memory, reset_peak_memory
+from ._device import choose_device
 from ._diagnosis import attach
 from ._fronts import FrontTraining, RayTraining, train_rays
 from ._loop import Training
-from ._methods import is_conditioned, is_of_all_rays, is_of_one_ray
+from ._methods import is_conditioned, is_of_all_rays, is_of_one_ray, metrics_of
 
 CHECKPOINT_EVERY = 10.0  # seconds at most, where a checkpoint is quickly written
 
@@ -40,40 +41,70 @@ def train(
     *,
     data_dir: Path | None = None,
     threads: int | None = None,
+    device: str | None = None,
     checkpoint_every: float = CHECKPOINT_EVERY,
     keep_checkpoint: bool = True,
     diagnose: bool = False,
     report: Report | None = None,
 ) -> dict[str, Any]:
-    """Do the run, or what is left of it, and return its record. ``report`` gets each epoch's row.
+    """Do the run, or what is left of it, and return its record.
 
-    ``diagnose`` leaves ``diagnostics.jsonl`` in the folder as well; the run is the same, bit for bit, but for its time.
+    Args:
+        folder: the run's own; if nothing comes of the run, for its data are missing, say, none is left behind.
+        device: cpu, cuda, cuda:1 or mps; None is a GPU if torch finds one.
+        diagnose: leave ``diagnostics.jsonl`` in the folder as well; the run is the same, bit for bit, but for its time.
+        report: gets each epoch's row.
     """
+    place = choose_device(device)
     files = RunFolder(folder)
     with files.locked():
         record = files.read(config)
-        if record is not None and record["status"] in ENDED:
-            return record
         benchmark, profile = problem_of(config)
+        if record is not None and record["status"] in ENDED:
+            absent = _absent(record, benchmark)
+            if not absent:
+                return record
+            files.refuse_record(f"it lacks {', '.join(absent)}")
         if is_of_all_rays(config.solver):
-            again = partial(train, data_dir=data_dir, threads=threads, checkpoint_every=checkpoint_every,
-                            keep_checkpoint=keep_checkpoint, diagnose=diagnose, report=report)  # fmt: skip
+            again = partial(
+                train,
+                data_dir=data_dir,
+                threads=threads,
+                device=device,
+                checkpoint_every=checkpoint_every,
+                keep_checkpoint=keep_checkpoint,
+                diagnose=diagnose,
+                report=report,
+            )
             record = train_rays(config, benchmark, folder, again)
             files.write(record)
             return record
         data = benchmark.load(data_root(data_dir), profile, config.seed)
         state = files.load(config)
+        if state is not None and not _is_thread_count(state.get("threads")):
+            files.refuse_checkpoint("it has no number of threads")
+            state = None
         if state is not None:
             threads = state["threads"]  # on another number the sums are not the same to the last bit
         with _environment(threads or profile.threads):
             threads = torch.get_num_threads()
-            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-            training = kind_of(config)(config, benchmark, profile, data, device)
-            resumed = None
-            if state is not None:
-                training.load_state_dict(state["training"])
-                resumed = training.step
-            probe = attach(training, folder, state and state.get("probe")) if diagnose else None
+
+            def begin() -> tuple[Training, diagnostics.Probe | None]:
+                training = kind_of(config)(config, benchmark, profile, data, place)
+                if state is not None:
+                    training.load_state_dict(state["training"])
+                return training, attach(training, folder, state and state.get("probe")) if diagnose else None
+
+            try:
+                training, probe = begin()
+            except Exception as error:
+                if state is None:
+                    raise
+                # A checkpoint of an earlier version, or one that only looks like a checkpoint: begin again without.
+                files.refuse_checkpoint(f"the run cannot go on from it: {type(error).__name__}: {error}")
+                state = None
+                training, probe = begin()
+            resumed = None if state is None else training.step
             record = {
                 "config": asdict(config),
                 "status": "running",
@@ -85,7 +116,8 @@ def train(
                 "objectives": list(benchmark.objectives),
                 "metric": repr(getattr(training.optimizer, "metric", None)),  # in full, should a default change one day
                 "parameters": sum(p.numel() for p in training.model.parameters()),
-                "environment": describe_environment(device),
+                "environment": describe_environment(place),
+                "notes": _notes(training),
                 "diagnosed": probe and probe.every,  # one step in so many, which takes longer
             }
             files.write(record)
@@ -96,14 +128,40 @@ def train(
                 watching = {} if probe is None else {"probe": probe.state_dict()}
                 files.save(config, {"training": training.state_dict(), "threads": threads, **watching})
 
-            reset_peak_memory(device)
+            reset_peak_memory(place)
             _run(training, files, save, checkpoint_every, report)
-            record |= _outcome(training, device)
+            record |= _outcome(training, place)
         save()
         files.write(record)
         if not keep_checkpoint:
             files.drop_checkpoint()
         return record
+
+
+def _absent(record: dict[str, Any], benchmark: Benchmark) -> list[str]:
+    """What the record of a finished run lacks: metrics of the benchmark, the cost."""
+    if record["status"] == "diverged":
+        return []
+    wanted = [metric.name for metric in metrics_of(benchmark, record["config"]["solver"])]
+    absent = [
+        f"{kind}.{name}" for kind in ("metrics", "validation") for name in wanted if record[kind].get(name) is None
+    ]
+    return [*absent, *(key for key in ("cost", "steps") if record.get(key) is None)]
+
+
+def _notes(training: Training) -> list[str]:
+    """What a user should know of a run before its numbers are believed."""
+    rampup = getattr(getattr(training.optimizer, "metric", None), "rampup", 0)
+    if rampup <= training.total_steps:
+        return []
+    return [
+        f"the metric's ramp-up of {rampup} steps is longer than the run of {training.total_steps}, which ends before "
+        f"the metric acts in full: train longer, or try madam:rampup={max(1, training.total_steps // 5)}"
+    ]
+
+
+def _is_thread_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 4096
 
 
 def _run(
@@ -144,7 +202,7 @@ def _outcome(training: Training, device: torch.device) -> dict[str, Any]:
             "seconds": last["seconds"],
             "seconds_per_step": training.seconds / training.step,
             "peak_memory_bytes": peak_memory(device),
-            "state_bytes": state_bytes(training.optimizer.state_dict()),
+            "state_bytes": diagnostics.state_bytes(training.optimizer.state_dict()),
             "curve": [[row["seconds"], row["validation_loss"]] for row in training.epochs],
         },
     }

@@ -95,6 +95,7 @@ def sweep(
     engine: str = "process",
     count: int | None = None,
     threads: int = 1,
+    device: str | None = None,
     data_dir: Path | None = None,
     keep_checkpoints: bool = False,
     diagnose: bool = False,
@@ -109,6 +110,7 @@ def sweep(
         root=root,
         data_dir=data_dir,
         threads=threads,
+        device=device,
         keep_checkpoint=keep_checkpoints,
         diagnose=diagnose,
     )

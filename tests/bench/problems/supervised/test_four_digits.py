@@ -84,7 +84,7 @@ def test_losses_are_those_of_single_questions():
     torch.testing.assert_close(torch.stack(found), wanted)
 
 
-@pytest.mark.parametrize("solver, estimator", [("ls", "auto"), ("uw", "separable_pair"), ("upgrad", "separable")])
+@pytest.mark.parametrize("solver, estimator", [("ls", "auto"), ("uw", "separable"), ("upgrad", "separable")])
 def test_forty_objectives_within_twice_the_memory_of_adam(solver, estimator, small, tmp_path):
     size = {}
     for optimizer in ("adam", f"madam:estimator={estimator}"):

@@ -1,9 +1,11 @@
-"""The multi-head LeNet of MultiMNIST: 21,330 shared parameters and 3,060 a head for 28x28 images of ten classes."""
+"""The multi-head LeNet of MultiMNIST: 21,330 shared parameters and 3,060 per head for 28x28 images of ten classes."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+
+from . import check_image
 
 
 class LeNet(nn.Module):
@@ -24,4 +26,5 @@ class LeNet(nn.Module):
 
 
 def build(inputs: tuple[int, ...], outputs: tuple[int, ...], *, width: int = 50) -> nn.Module:
+    check_image("lenet", inputs, 16)
     return LeNet(inputs, outputs, width)

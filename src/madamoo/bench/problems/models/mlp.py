@@ -1,4 +1,4 @@
-"""A multi-layer perceptron with a linear head for each objective; the SARCOS network is ``mlp:depth=3:width=256``."""
+"""A multi-layer perceptron with one linear head per objective; the SARCOS network is ``mlp:depth=3:width=256``."""
 
 from __future__ import annotations
 

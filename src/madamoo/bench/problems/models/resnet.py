@@ -1,8 +1,10 @@
-"""MONAI's ResNet-18 in the style for small images: a 3x3 stem without stride or pooling; a linear head an objective."""
+"""MONAI's ResNet-18 for small images: a 3x3 stem without stride or pooling, and one linear head per objective."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
+
+from . import check_image
 
 
 class ResNet(nn.Module):
@@ -17,7 +19,8 @@ class ResNet(nn.Module):
 
 
 def build(inputs: tuple[int, ...], outputs: tuple[int, ...], *, width: int = 64, blocks: int = 2) -> nn.Module:
-    """``width`` filters in the first of four stages, doubled in each other; ``blocks`` residual blocks a stage."""
+    """``width`` filters in the first of four stages, doubled in each other; ``blocks`` residual blocks per stage."""
+    check_image("resnet", inputs, 8)
     import monai.networks.nets  # it takes seconds to import: only who needs it should wait
 
     filters = [width, 2 * width, 4 * width, 8 * width]

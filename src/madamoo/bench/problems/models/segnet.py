@@ -7,6 +7,8 @@ from itertools import pairwise
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from . import check_image
+
 FILTERS = (1, 2, 4, 8, 8)  # times the width
 CONVOLUTIONS = (2, 2, 3, 3, 3)
 
@@ -74,8 +76,7 @@ def build(
         raise ValueError(f"shared must be 'encoder' or 'encoder-decoder', got {shared!r}")
     if not 1 <= stages <= len(FILTERS):
         raise ValueError(f"stages must be 1 to {len(FILTERS)}, got {stages}")
-    if min(inputs[1:]) < 2**stages:
-        raise ValueError(f"SegNet halves its input {stages} times: {inputs[1]}x{inputs[2]} is too small")
+    check_image("segnet", inputs, 2**stages)  # it halves its input so many times
     return SegNet(inputs[0], outputs, width, stages, len(outputs) if shared == "encoder" else 1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from .. import Data, Metric, Profile, find
+from .. import Data, DataSource, Metric, Profile, find
 from ._dense import Dense, divide, read_folder
 
 TRAIN, OF = 2500, 2975  # the other 475 are for validation
@@ -16,6 +16,14 @@ LAYOUTS = [
 ]
 
 
+SOURCE = DataSource(
+    "The Cityscapes Dataset for Semantic Urban Scene Understanding (CVPR 2016)",
+    "M. Cordts, M. Omran, S. Ramos, T. Rehfeld, M. Enzweiler, R. Benenson, U. Franke, S. Roth, B. Schiele",
+    "https://www.cityscapes-dataset.com",
+    "its own terms: non-commercial, after registration",
+)
+
+
 class Cityscapes(Dense):
     """Street scenes at 128x256; the validation images of the data set are the test set.
 
@@ -24,6 +32,7 @@ class Cityscapes(Dense):
     """
 
     name = "cityscapes"
+    source = SOURCE
     objectives = ("segmentation", "depth")
     kinds = ("classification", "regression")
     metrics = (

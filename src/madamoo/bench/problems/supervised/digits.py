@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from .. import Data, Profile, Split
+from .. import Data, DataSource, Profile, Split
 from .multimnist import TwoDigits
 
 DIGIT = 8  # side of a source image
@@ -17,10 +17,19 @@ SOURCES = {"train": 1047, "validation": 250, "test": 500}  # of 1797
 PAIRS = {"train": 4000, "validation": 1000, "test": 2000}
 
 
+SOURCE = DataSource(
+    "Optical Recognition of Handwritten Digits (UCI, 1998), as it comes with scikit-learn",
+    "E. Alpaydin, C. Kaynak",
+    "https://doi.org/10.24432/C50P49",
+    "CC BY 4.0",
+)
+
+
 class Digits(TwoDigits):
     """Sources are split by the seed of the run before they are paired: none is in two sets."""
 
     name = "digits"
+    source = SOURCE
     profiles = {
         "paper": Profile(epochs=40, batch=64, lr=1e-3, model="mlp:depth=2:width=128", threads=1),
         "cpu": Profile(

@@ -24,6 +24,7 @@ class FourDigits(Supervised):
     """
 
     name = "four-digits"
+    source = MultiMNIST.source
     objectives = tuple(f"{corner}-{digit}" for corner in range(CORNERS) for digit in range(CLASSES))
     kinds = ("classification",) * len(objectives)
     metrics = (Metric("avg_acc", True), Metric("avg_f1", True), Metric("worst_f1", True))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import Data, Metric, Profile, Split, Tally, shuffled
+from .. import Data, DataSource, Metric, Profile, Split, Tally, shuffled
 from ._regression import Regression, squared_errors
 
 TARGETS = {  # the last so many columns of each file
@@ -32,6 +32,14 @@ TARGETS = {  # the last so many columns of each file
 TRAIN, VALIDATION = 0.6, 0.2  # shares of the rows; the rest is the test set
 
 
+SOURCE = DataSource(
+    "Multi-target regression via input space expansion (Machine Learning, 2016), the sets of the Mulan library",
+    "E. Spyromitros-Xioufis, G. Tsoumakas, W. Groves, I. Vlahavas",
+    "http://mulan.sourceforge.net/datasets-mtr.html",
+    "none stated; each set has owners of its own",
+)
+
+
 class Mulan(Regression):
     """One of the sets, split by the seed of the run; inputs and targets are standardised by the training rows.
 
@@ -46,6 +54,7 @@ class Mulan(Regression):
         self.objectives = tuple(f"y{k + 1}" for k in range(count))
         self.kinds = ("regression",) * count
         self.metrics = (Metric("avg_rrmse", False), *(Metric(name, False) for name in self.objectives))
+        self.source = SOURCE
         self.files = ((f"mulan/{dataset}.arff",),)
         self.layout = f"  mulan/{dataset}.arff  (the last {count} columns are the targets)"
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .. import Data, FrontSpec, Metric, Profile, Split, Supervised, Tally, cached
+from .. import Data, DataSource, FrontSpec, Metric, Profile, Split, Supervised, Tally, cached
 
 DIGIT, CANVAS, SHIFT = 28, 36, 6
 TRAIN, VALIDATION, TEST = 50_000, 10_000, 10_000
@@ -25,6 +25,14 @@ FILES = (
     "mnist/t10k-labels-idx1-ubyte.gz",
 )
 RAW = [name.removeprefix("mnist/").removesuffix(".gz") for name in FILES]
+
+
+SOURCE = DataSource(
+    "The MNIST database of handwritten digits",
+    "Y. LeCun, C. Cortes, C. J. C. Burges",
+    "http://yann.lecun.com/exdb/mnist/",
+    "CC BY-SA 3.0",
+)
 
 
 class TwoDigits(Supervised):
@@ -62,6 +70,7 @@ class TwoDigits(Supervised):
 
 class MultiMNIST(TwoDigits):
     name = "multimnist"
+    source = SOURCE
     profiles = {
         "paper": Profile(epochs=10, batch=256, lr=1e-3, model="lenet"),
         "cpu": Profile(

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .. import Data, Metric, Profile, Split, Tally, cached, find
+from .. import Data, DataSource, Metric, Profile, Split, Tally, cached, find
 from ._dense import IGNORE, Dense, divide, read_folder
 
 CLASSES = 13
@@ -30,6 +30,14 @@ WINDOW = 5  # pixels on each side of the square to which a plane is fitted
 ROUGHNESS = 0.03  # the largest root mean square deviation from that plane, as a part of the inverse depth
 
 
+SOURCE = DataSource(
+    "NYU Depth V2, of Indoor Segmentation and Support Inference from RGBD Images (ECCV 2012)",
+    "N. Silberman, D. Hoiem, P. Kohli, R. Fergus",
+    "https://cs.nyu.edu/~fergus/datasets/nyu_depth_v2.html",
+    "none stated; for research",
+)
+
+
 class NYUv2(Dense):
     """Indoor scenes, 795 for training (95 of them for validation) and 654 for the test.
 
@@ -38,6 +46,7 @@ class NYUv2(Dense):
     """
 
     name = "nyuv2"
+    source = SOURCE
     objectives = ("segmentation", "depth", "normals")
     kinds = ("classification", "regression", "regression")
     metrics = (

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from .. import Data, FrontSpec, Metric, Profile, Split, Tally, shuffled
+from .. import Data, DataSource, FrontSpec, Metric, Profile, Split, Tally, shuffled
 from ._regression import Regression, squared_errors
 
 INPUTS, TORQUES = 21, 7
@@ -16,10 +16,19 @@ VALIDATION = 4448  # the first rows of the training file
 SMALL_TRAIN, SMALL_VALIDATION = 3114, 445  # of 4,449: 70 % and 10 %; the rest is the test set
 
 
+SOURCE = DataSource(
+    "SARCOS inverse dynamics, data of Gaussian Processes for Machine Learning (2006)",
+    "S. Vijayakumar, S. Schaal; C. E. Rasmussen, C. K. I. Williams",
+    "http://gaussianprocess.org/gpml/data/",
+    "none stated; for research",
+)
+
+
 class Sarcos(Regression):
     """The full pair of files. Many rows of the test file are in the training file too: its test error is optimistic."""
 
     name = "sarcos"
+    source = SOURCE
     objectives = tuple(f"t{k + 1}" for k in range(TORQUES))
     kinds = ("regression",) * TORQUES
     metrics = (Metric("avg_err", False), *(Metric(f"t{k + 1}", False) for k in range(TORQUES)))

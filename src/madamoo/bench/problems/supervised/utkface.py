@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .. import Data, FrontSpec, Metric, Profile, Split, Supervised, Tally, cached, shuffled
+from .. import Data, DataSource, FrontSpec, Metric, Profile, Split, Supervised, Tally, cached, shuffled
 from ._relative import delta_m
 
 SIZE = 64
@@ -24,6 +24,14 @@ NAME = re.compile(r"(\d+)_([01])_([0-4])_")  # age_gender_race_date; three of th
 BASES = {"age_mae": 9.14, "gender_acc": 90.76, "race_acc": 81.60}  # the paper's equal weights with Adam
 
 
+SOURCE = DataSource(
+    "UTKFace, of Age Progression/Regression by Conditional Adversarial Autoencoder (CVPR 2017)",
+    "Z. Zhang, Y. Song, H. Qi",
+    "https://susanqq.github.io/UTKFace/",
+    "non-commercial research only",
+)
+
+
 class UTKFace(Supervised):
     """The aligned and cropped faces, split 70 / 10 / 20.
 
@@ -32,6 +40,7 @@ class UTKFace(Supervised):
     """
 
     name = "utkface"
+    source = SOURCE
     objectives = ("age", "gender", "race")
     kinds = ("regression", "classification", "classification")
     metrics = (

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from .problems import Benchmark, Profile
-from .runs import Config
-from .training import reductions
+from ..problems import Benchmark, Profile
+from ..runs import Config
+from ..training import reductions
 
 PAUSE = 5.0  # seconds between two lines where there is no terminal
 
