@@ -50,17 +50,21 @@ def test_run_leaves_its_files_and_is_not_repeated(tmp_path):
     assert "holds another run: seed 1, not 2" in other.stderr
 
 
-SLOW = """
+SLOW = '''
 import os, time
 
 class Slow(Toy):
+    """With SLOW set, it stops at the 30th batch until it is killed."""
+    count = 0
+
     def prepare(self, batch, generator):
-        if generator is not None and os.environ.get("SLOW"):
-            time.sleep(0.02)
+        self.count += generator is not None
+        while self.count == 30 and os.environ.get("SLOW"):
+            time.sleep(0.01)
         return batch
 
 BENCHMARKS = {"slow": Slow}
-"""
+'''
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -79,20 +83,18 @@ def test_killed_and_started_again_it_ends_with_the_numbers_of_an_unbroken_run(tm
             signal.SIGINT, signal.SIG_DFL
         ),  # a job in the background inherits that it is ignored
     )
-    deadline = time.monotonic() + 60
     while not folder.checkpoint_file.exists():
-        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        assert process.poll() is None, process.communicate()
         time.sleep(0.01)
     assert "another process is running in" in call(*command, "--out", folder.path, code=2).stderr
-    time.sleep(0.2)
     process.send_signal(how)
-    said = process.communicate(timeout=30)[1]
+    said = process.communicate()[1]
     assert process.returncode == (130 if how == signal.SIGINT else -how)
     if how == signal.SIGINT:
         assert "interrupted; the same command goes on from the last checkpoint" in said and "Traceback" not in said
     assert json.loads(folder.record_file.read_text())["status"] == "running"
     call(*command, "--out", folder.path)
-    assert 0 < json.loads(folder.record_file.read_text())["resumed_from"] < 120
+    assert 0 < json.loads(folder.record_file.read_text())["resumed_from"] < 30
     assert numbers(folder.path) == numbers(tmp_path / "whole")
 
 
@@ -157,7 +159,7 @@ def test_run_and_table_find_each_other(tmp_path, monkeypatch):
         ),
         (
             ["run", "digits", "--schedule", "halve:every=x"],
-            "--schedule halve:every=x: every must be a number of epochs",
+            "--schedule halve:every=x: every must be a number",
         ),
         (["run", "digits", "--profile", "huge"], "--profile huge: digits has the profiles paper, cpu"),
         (["run", "digits", "--lr", "-1"], "--lr -1.0: a learning rate must be positive"),
@@ -263,9 +265,6 @@ def test_data_lists_what_is_here(tmp_path, monkeypatch):
 
 
 def test_missing_filelock_is_told_in_one_line(tmp_path, monkeypatch):
-    for name in list(sys.modules):
-        if name.startswith("madamoo.bench."):
-            monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "filelock", None)
     monkeypatch.setattr(sys, "argv", ["madamoo", *DIGITS, "--out", str(tmp_path / "out")])
     with pytest.raises(SystemExit) as stopped:

@@ -276,11 +276,12 @@ def test_the_papers_figures_stand_beside_ours():
     assert row["paper"] == {"adam": [12.10, 0.29], "madam": [11.05, 0.39], "of": "sarcos"}
 
 
-def test_a_run_without_the_metric_is_named():
+def test_a_run_without_the_metric_is_named_and_left_out(capsys):
     record = run("adam", 3, 80.0)
     del record["metrics"]["error"]
-    with pytest.raises(ValueError, match=r"'seed': 3.*have no error"):
-        rows([record], SMALL)
+    found = the(rows([record, run("adam", 4, 70.0)], SMALL), rate="best")
+    assert found["adam"] == 70.0 and found["seeds"] == [4]
+    assert "seed 3 lacks metrics.error and is left out" in capsys.readouterr().err
 
 
 def test_validation_data_are_shown_on_request():

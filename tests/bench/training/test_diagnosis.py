@@ -1,17 +1,15 @@
 """A diagnosed run: the same numbers, and a record in which every measured step stands once, whatever was killed."""
 
 import json
-import multiprocessing
 import os
 import random
-import signal
-import time
 from contextlib import suppress
 
 import pytest
 import torch
 
 import toy_benchmark
+from killing import kill_after
 from madamoo.bench import configure
 from madamoo.bench.runs import RunFolder, read_records, read_rows
 from madamoo.bench.training import _run as module
@@ -111,29 +109,14 @@ def test_a_stopped_run_ends_with_the_rows_of_an_unbroken_one(tmp_path, monkeypat
     assert [row["step"] for row in rows(tmp_path / "whole")] == [0, 3, 6, 9, 12, 15]
 
 
-def _train(config, folder):
-    torch.set_num_threads(1)
-    train(config, folder, checkpoint_every=0.0, diagnose=True)
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_killed_at_any_moment_each_step_is_there_once(tmp_path):
     config = toy(epochs=8, solver="uw")
-    begin = time.perf_counter()
-    _train(config, tmp_path / "whole")
-    whole = time.perf_counter() - begin
-    fork, draw, kills = multiprocessing.get_context("fork"), random.Random(1), 0
-    for attempt in range(30):
-        process = fork.Process(target=_train, args=(config, tmp_path / "killed"))
-        process.start()
-        process.join(draw.uniform(0.0, whole / 3) if attempt < 8 else None)
-        if process.is_alive():
-            os.kill(process.pid, signal.SIGKILL)
-            process.join()
-            kills += 1
-        else:
-            break
-    assert kills >= 2, "the kills came too late to test anything"
+    train(config, tmp_path / "whole", diagnose=True)
+    draw = random.Random(1)
+    for _ in range(5):
+        kill_after(config, tmp_path / "killed", draw.randint(2, 6), draw.uniform(0.0, 0.02), diagnose=True)
+    train(config, tmp_path / "killed", diagnose=True)
     assert rows(tmp_path / "killed") == rows(tmp_path / "whole")
 
 

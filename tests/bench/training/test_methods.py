@@ -118,7 +118,7 @@ def test_tables_have_the_fronts_own_metrics(toy, tmp_path):
 def test_fronts_are_named_by_what_differs(toy, tmp_path):
     for optimizer in ("adam", "madam"):
         run(toy, tmp_path / "runs" / optimizer, "palora", optimizer=optimizer, epochs=1)
-    found, reference, title = fronts_of(read_records(tmp_path / "runs"))
+    found, reference, title = fronts_of(read_records(tmp_path / "runs"), own=[toy])
     assert set(found) == {"adam", "madam"} and reference == (1.0, 0.0) and title == toy
     with pytest.raises(ValueError, match="split"):
         fronts_of(read_records(tmp_path / "runs"), "train")
@@ -139,7 +139,7 @@ def test_options_of_the_spec_come_before_the_benchmarks(toy):
 @pytest.mark.parametrize(
     ("solver", "message"),
     [
-        ("palora:depth=3", "cannot build the method"),
+        ("palora:depth=3", "palora has no option 'depth'"),
         ("pamal:sampler=sobol", "no sampler"),
         ("rays:of=uw", "takes no preference"),
     ],

@@ -136,7 +136,7 @@ class Slow(Toy):
         with open(os.path.join(os.path.dirname(__file__), "pid"), "w") as file:
             file.write(str(os.getpid()))
         if os.path.exists(os.path.join(os.path.dirname(__file__), "slow")):
-            time.sleep(3.0)
+            time.sleep(3600.0)  # until it is killed
         return batch
 
 BENCHMARKS = {"slow": Slow}
@@ -149,12 +149,11 @@ def _sweep(configs, root):
 
 
 def wait_for_lock(folder):
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
+    """An orphan that lived on would hold it for an hour."""
+    while True:
         with suppress(Busy), folder.locked():
             return
         time.sleep(0.02)
-    raise AssertionError("an orphan is at work")
 
 
 def test_workers_end_when_the_sweep_is_killed_and_the_next_does_what_is_missing(tmp_path):
@@ -165,9 +164,8 @@ def test_workers_end_when_the_sweep_is_killed_and_the_next_does_what_is_missing(
     (tmp_path / "pid").unlink()
     parent = multiprocessing.get_context("fork").Process(target=_sweep, args=(configs[1:], tmp_path / "out"))
     parent.start()
-    deadline = time.monotonic() + 60
     while not ((tmp_path / "pid").exists() and (tmp_path / "pid").read_text()):
-        assert time.monotonic() < deadline and parent.is_alive()
+        assert parent.is_alive()
         time.sleep(0.02)
     worker = int((tmp_path / "pid").read_text())
     assert worker != parent.pid

@@ -25,10 +25,8 @@ def test_an_interrupt_does_not_wait_for_what_is_under_way():
     with pytest.raises(KeyboardInterrupt):  # noqa: PT012, SIM117
         with workers(1) as pool:
             pool.submit(os.getpid).result()
-            future = pool.submit(time.sleep, 60)
+            future = pool.submit(time.sleep, 3600.0)
             while not future.running():
                 time.sleep(0.01)
-            begin = time.monotonic()
             raise KeyboardInterrupt
-    assert time.monotonic() - begin < 10
     assert set(multiprocessing.active_children()) == before

@@ -9,6 +9,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from ..runs import BadValue, Busy
+
 
 def number(text: Any) -> float:
     """A number as typed; typer's own message does not say what was typed."""
@@ -68,12 +70,10 @@ def plainly(command: F) -> F:
 
     @wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        from ..runs import BadValue, Busy
-
         try:
             return command(*args, **kwargs)
         except BadValue as error:
-            typer.echo(f"madamoo: {_flag(error.argument, kwargs)} {error.value}: {error.reason}", err=True)
+            typer.echo(f"madamoo: {_typed(error, kwargs)}: {error.reason}", err=True)
             raise typer.Exit(2) from None
         except (ValueError, OSError, Busy) as error:  # missing data, a file in the way, a full disk
             typer.echo(f"madamoo: {error}", err=True)
@@ -85,10 +85,11 @@ def plainly(command: F) -> F:
     return wrapped  # type: ignore[return-value]
 
 
-def _flag(argument: str, given: Mapping[str, Any]) -> str:
-    """What the user typed before the value: ``--solver`` of `run` is ``--solvers`` of `sweep`."""
+def _typed(error: BadValue, given: Mapping[str, Any]) -> str:
+    """The flag and the value as the user typed them: ``--solver`` of `run` is ``--solvers`` of `sweep`."""
+    argument = error.argument
     if argument == "benchmark":
-        return "BENCHMARK"
+        return f"BENCHMARK {error.value}"
     if argument == "solver" and given.get("method") is not None:
-        argument = "method"
-    return f"--{argument if argument in given else argument + 's'}".replace("_", "-")
+        return f"--method {given['method']}"
+    return f"--{argument if argument in given else argument + 's'} {error.value}".replace("_", "-", argument.count("_"))

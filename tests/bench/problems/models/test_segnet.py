@@ -52,7 +52,7 @@ def test_decoder_puts_values_where_the_maxima_were():
 def test_refuses():
     with pytest.raises(ValueError, match="shared must be"):
         build_model("segnet:shared=nothing", (3, 64, 64), (1,))
-    with pytest.raises(ValueError, match="too small"):
+    with pytest.raises(ValueError, match="images of 32x32 or more; these are 16x64"):
         build_model("segnet", (3, 16, 64), (1,))
     with pytest.raises(ValueError, match="stages must be"):
         build_model("segnet:stages=6", (3, 64, 64), (1,))
