@@ -133,25 +133,25 @@ def test_best_rates_are_best_on_validation_data_by_the_primary_metric():
         assert (row["others"]["mtadam"]["lr"] if optimizer == "mtadam" else row["lr"][optimizer]) == best
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_test_values_decide_nothing(seed):
+def test_test_values_decide_nothing():
     """Whatever the test data say, the same runs are chosen; and other validation values do choose others."""
 
     def choices(records):
         return [(r["solver"], r["metric"], r["rate"], r["lr"], r["seeds"], r["target"]) for r in rows(records, SMALL)]
 
-    records = grid(seed)
-    draw = random.Random(seed)
-    other = copy.deepcopy(records)
-    metrics = [r["metrics"] for r in records]
-    draw.shuffle(metrics)
-    for record, swapped in zip(other, metrics, strict=True):
-        record["metrics"] = {name: draw.choice((1, -1e3, 1e6)) * value for name, value in swapped.items()}
-    assert choices(other) == choices(records)
-    assert [r["adam"] for r in rows(other, SMALL)] != [r["adam"] for r in rows(records, SMALL)]
-    for record in other:
-        record["validation"] = {name: -value for name, value in record["validation"].items()}
-    assert choices(other) != choices(records)
+    for seed in range(10):
+        records = grid(seed)
+        draw = random.Random(seed)
+        other = copy.deepcopy(records)
+        metrics = [r["metrics"] for r in records]
+        draw.shuffle(metrics)
+        for record, swapped in zip(other, metrics, strict=True):
+            record["metrics"] = {name: draw.choice((1, -1e3, 1e6)) * value for name, value in swapped.items()}
+        assert choices(other) == choices(records)
+        assert [r["adam"] for r in rows(other, SMALL)] != [r["adam"] for r in rows(records, SMALL)]
+        for record in other:
+            record["validation"] = {name: -value for name, value in record["validation"].items()}
+        assert choices(other) != choices(records)
 
 
 def test_a_rate_with_fewer_seeds_is_not_eligible_and_a_diverged_one_is_not_best():

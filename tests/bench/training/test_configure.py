@@ -28,9 +28,8 @@ def test_what_is_not_given_comes_from_the_profile():
     assert (given.lr, given.epochs, given.batch, given.model, given.seed) == (2.0, 1, 9, "mlp", -3)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
+def test_what_cannot_be_run_is_refused_in_words():
+    for wrong, said in (
         ({"benchmark": "nope"}, r"no benchmark is called 'nope'; there are .*digits"),
         ({"profile": "huge"}, "profile 'huge': digits has the profiles paper, cpu"),
         ({"solver": "nope"}, r"no solver is called 'nope'; there are .*cagrad"),
@@ -48,11 +47,9 @@ def test_what_is_not_given_comes_from_the_profile():
         ({"lr": float("inf")}, "learning rate must be positive"),
         ({"epochs": 0}, "epochs 0: it must be at least 1"),
         ({"batch": -1}, "batch -1: it must be at least 1"),
-    ],
-)
-def test_what_cannot_be_run_is_refused_in_words(wrong, said):
-    with pytest.raises(ValueError, match=said):
-        configure(**{"benchmark": "digits", **wrong})
+    ):
+        with pytest.raises(ValueError, match=said):
+            configure(**{"benchmark": "digits", **wrong})
 
 
 def test_the_same_run_written_in_two_ways_is_one():

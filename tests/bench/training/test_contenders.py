@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 from madamoo import MAdam, MultiObjective
@@ -14,15 +13,15 @@ def optimizer(spec, solver="ls", total_steps=10, lr=0.1):
     ), params
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_each_optimizer_steps_at_its_rate_without_weight_decay(name):
-    built, params = optimizer(name)
-    assert [group["lr"] for group in built.param_groups] == [0.1]
-    losses = torch.stack([params[0][0] * 3, params[0][0] * 5])  # the second parameter is in no loss
-    built.zero_grad()
-    built.backward(losses)
-    built.step()
-    assert params[0][0] < 1 and params[0][1] == 1
+def test_each_optimizer_steps_at_its_rate_without_weight_decay():
+    for name in OPTIMIZERS:
+        built, params = optimizer(name)
+        assert [group["lr"] for group in built.param_groups] == [0.1], name
+        losses = torch.stack([params[0][0] * 3, params[0][0] * 5])  # the second parameter is in no loss
+        built.zero_grad()
+        built.backward(losses)
+        built.step()
+        assert params[0][0] < 1 and params[0][1] == 1, name
 
 
 def test_baseline_is_adam_on_the_solvers_direction():
@@ -49,18 +48,17 @@ def test_options_of_madam_and_of_the_control_arrive():
     assert optimizer("marginal:rampup=7")[0].metric.estimator == "marginal"
 
 
-@pytest.mark.parametrize("name", available_solvers())
-def test_each_solver_can_be_built_and_used(name):
-    built, params = optimizer("adam", name)
-    losses = torch.stack([((params[0] - 2) ** 2).sum(), ((params[0] + 1) ** 2).sum()])
-    built.zero_grad()
-    built.backward(losses)
-    built.step()
-    assert torch.isfinite(params[0]).all()
-    is_static(name)
+def test_each_solver_can_be_built_and_used():
+    for name in available_solvers():
+        built, params = optimizer("adam", name)
+        losses = torch.stack([((params[0] - 2) ** 2).sum(), ((params[0] + 1) ** 2).sum()])
+        built.zero_grad()
+        built.backward(losses)
+        built.step()
+        assert torch.isfinite(params[0]).all(), name
 
 
-def test_uncertainty_weighting_is_told_the_kinds():
+def test_uncertainty_weighting_gets_the_kinds():
     assert list(build_solver("uw", Digits(), 0).kinds) == ["classification"] * 2
     assert list(build_solver("uw", SarcosSmall(), 0).kinds) == ["regression"] * 7
 
