@@ -8,8 +8,9 @@ from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
-from madamoo.bench.models import lenet, mlp
 from torch import Tensor, nn
+
+from madamoo.bench.problems.models import lenet, mlp
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
