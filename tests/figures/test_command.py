@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from madamoo import cli
 from madamoo.bench import get
-from madamoo.bench._files import seal
+from madamoo.bench.runs._files import seal
 from madamoo.figures.claims import COMPARED, HIGHER, STALLS, Phases, phase_gaps, switch_distances
 from madamoo.figures.command import FIGURES
 from madamoo.figures.experiments import (

@@ -39,7 +39,7 @@ def test_pairs():
 def test_what_multiplies_an_average():
     weights = [0.5, -2.0, 4.0]
     assert coefficient((1, 1), weights, 0.5, 1e30) == 8.0
-    assert coefficient((0, 1), weights, 1.0, 1e30) == coefficient((1, 0), weights, 1.0, 1e30) == -2.0  # twice: F_ij, F_ji
+    assert coefficient((0, 1), weights, 1.0, 1e30) == coefficient((1, 0), weights, 1.0, 1e30) == -2.0  # F_ij and F_ji
     assert coefficient((2, 2), weights, 1.0, 10.0) == 10.0 and coefficient((1, 2), weights, 1.0, 10.0) == -10.0
 
 

@@ -149,7 +149,9 @@ def test_the_state_of_one_parameter():
     F = torch.arange(12.0, dtype=torch.float64).view(2, 6)
     averages = PairAverages(block, (), None, [(0, 0), (0, 2)], [3, 1], [0.5, 1.0], F)
     state = averages.state_dict()
-    assert state["F"].shape == (2, 2, 3) and state["pairs"] == [[0, 0], [0, 2]] and state["F"].data_ptr() != F.data_ptr()
+    assert (
+        state["F"].shape == (2, 2, 3) and state["pairs"] == [[0, 0], [0, 2]] and state["F"].data_ptr() != F.data_ptr()
+    )
     again = PairAverages(block)
     again.check_state_dict(state)
     again.load_state_dict(state, torch.float64)

@@ -145,7 +145,9 @@ def test_averages_follow_any_layout(kind, reached):
     store, layout, mark = Store(empty(kind)), Layout(), {}
     for t, each in enumerate(reached):
         present = sorted({i for objectives in each for i in objectives})
-        rows = {i: [torch.zeros_like(p) if i in o else None for p, o in zip(PARAMS, each, strict=True)] for i in present}
+        rows = {
+            i: [torch.zeros_like(p) if i in o else None for p, o in zip(PARAMS, each, strict=True)] for i in present
+        }
         packed, layout = layout.pack(Found(rows), PARAMS)
         store = store.repacked(layout)
         assert {*layout.blocks} == {a.block for a in store}

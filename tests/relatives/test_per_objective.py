@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from madamoo.relatives import AdaTask
-from madamoo.relatives import MTAdam
+from madamoo.relatives import AdaTask, MTAdam
 
 both = pytest.mark.parametrize("optimizer", [AdaTask, MTAdam])
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from madamoo import diagnostics
-from madamoo.bench._files import write_record
+from madamoo.bench.runs import write_record
 from madamoo.report.reading import Unreadable, read_folder, read_single, read_source
 
 
@@ -35,7 +35,7 @@ def test_a_users_record_its_file_and_a_folder_of_them(own, tmp_path):
 
 
 def test_a_packed_file_is_a_folder_of_runs(lab, tmp_path):
-    from madamoo.bench._records import collect
+    from madamoo.bench.runs._records import collect
 
     collect(lab, tmp_path)
     (packed,) = tmp_path.glob("*.jsonl")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from madamoo.bench.benchmarks.digits import Digits
+from madamoo.bench.problems.supervised.digits import Digits
 from madamoo.figures.experiments import PHASES, Array, Preference, gap, optimum
 from madamoo.presentation.plots import Figure, Group, Series, axis_title, curves, dots, layout, line, panels
 from madamoo.presentation.style import ADAM, HUES, MADAM, MUTED, PAPER, STROKES, colour, vector

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from madamoo import __version__
-from madamoo.bench.workers import gather, workers
+from madamoo.bench.training import gather, workers
 from madamoo.presentation.page import replace_file, write_page
 from madamoo.presentation.style import ADAM, MADAM
 from madamoo.presentation.tables import rich_table

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 
 from madamoo.bench import configure, is_static
-from madamoo.bench._diagnosis import attach
-from madamoo.bench.benchmarks.digits import Digits
-from madamoo.bench.training import Training
+from madamoo.bench.problems.supervised.digits import Digits
+from madamoo.bench.training import Training, attach
 from madamoo.presentation.style import ADAM, CONTROL, MADAM, OPTIMIZERS
 
 SOLVERS = ("LS", "UW", "CAGrad")
@@ -68,7 +67,7 @@ def train(solver: str, contender: str, seed: int, epochs: int) -> DigitsRun:
         probe = attach(training, rows.append) if (solver, seed) == (DIAGNOSED, 0) else None
         while not training.ended:
             if training.advance():
-                metrics, _ = training.evaluate(data.test)
+                metrics, _ = training.evaluate("test")
                 accuracy.append([metrics["left_acc"], metrics["right_acc"]])
         if probe is not None:
             probe.close()

@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 
-from madamoo.bench import available, get
-from madamoo.bench._methods import front_of
-from madamoo.bench._records import read_records
-from madamoo.bench._spec import canonical, parse
-from madamoo.bench._table import COMPARED, rows
+from madamoo.bench.analysis import COMPARED, rows
+from madamoo.bench.problems import available, registered
+from madamoo.bench.runs import canonical, parse, read_records
+from madamoo.bench.training import front_of
 from madamoo.pareto import Front, draw_fronts
 from madamoo.presentation.style import OPTIMIZERS
 
@@ -49,7 +48,7 @@ def learned(folder: Path, say: Callable[[str], None]) -> Iterator[Learned]:
     """Everything that can be drawn from the records below ``folder``; what cannot is told to ``say``.
 
     Each optimizer is shown at the learning rate that is best on validation data, with the mean over the seeds that all
-    of them have; see :func:`madamoo.bench._table.rows`.
+    of them have; see :func:`madamoo.bench.analysis.rows`.
     """
     records = [record for record in read_records(folder) if record.get("front")]
     records = [record for record in records if parse(record["config"]["solver"])[0] in METHODS]
@@ -57,7 +56,7 @@ def learned(folder: Path, say: Callable[[str], None]) -> Iterator[Learned]:
         if benchmark not in available():  # a record must not make us run its author's file
             say(f"No fronts of {benchmark}: it is a benchmark of its author's, whose code is not run")
             continue
-        problem = get(benchmark)
+        problem = registered(benchmark)
         for row in rows(records, problem, name=benchmark):
             if row["primary"] and row["rate"] == "best":
                 chosen = _fronts(records, row)

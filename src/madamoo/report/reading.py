@@ -177,7 +177,7 @@ def _key(config: dict[str, Any]) -> str:
 
 
 def _read_record(path: Path, notes: list[str]) -> dict[str, Any] | None:
-    from .lab import Damaged, read_record
+    from madamoo.bench.runs import Damaged, read_record
 
     try:
         record = read_record(path, "config", "status")
