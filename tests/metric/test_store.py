@@ -132,7 +132,7 @@ def test_parameters_without_averages(kind):
     (joined,) = divided.repacked(Layout(None, [Block(PARAMS, (1, 0, 1, 1))]))
     assert joined.owners == (1, 0, 1, 1) and joined.tensors() == []
     grown = joined.grown([None], 3, torch.float32, torch.device("cpu"))
-    assert [t.shape[-1] for t in grown.tensors()][0] == sum(p.numel() for p in PARAMS)
+    assert next(t.shape[-1] for t in grown.tensors()) == sum(p.numel() for p in PARAMS)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
