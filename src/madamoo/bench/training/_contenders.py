@@ -24,7 +24,7 @@ OPTIMIZERS = {
     "mtadam": "MTAdam, which balances by itself",
     "adatask": "AdaTask, which balances by itself",
 }
-RESTLESS = "restless"  # a preference drawn anew each step, uniform on the simplex
+RESTLESS = "restless"  # a preference drawn for each step, uniform on the simplex
 ALONE = {"mtadam": MTAdam, "adatask": AdaTask}  # they balance by themselves
 
 
@@ -97,7 +97,9 @@ def build_optimizer(
             return MultiObjective(inner, solver)
         fixed: dict[str, Any] = {"estimator": "marginal"} if name == "marginal" else {}
         check_options(name, PreferenceMetric, options, but=("seed", "total_steps", *fixed))
-        metric = PreferenceMetric(**options, **fixed, seed=seed, total_steps=total_steps)
+        # Only a fraction needs the length of the run; a ramp-up that is too long is a note in the run's record.
+        length = total_steps if isinstance(options.get("rampup"), float) else None
+        metric = PreferenceMetric(**options, **fixed, seed=seed, total_steps=length)
         return MAdam(params, lr=lr, betas=betas, solver=solver, metric=metric)
     except TypeError as error:
         raise ValueError(f"cannot build the optimizer {spec!r}: {error}") from None
