@@ -242,4 +242,4 @@ def test_lines_of_earlier_versions_have_no_checksum_and_are_used(tmp_path):
         torn.write('{"step": 4, "sha2')
     found, notes = read_rows(file)
     assert [row["step"] for row in found] == [1, 2, 3]
-    assert "2 lines have no checksum" in notes[1] and "line 4 is damaged" in notes[0]
+    assert "2 lines have no checksum" in notes[1] and "line 4 was left out" in notes[0]

@@ -2,7 +2,7 @@
 
 from ._ablation import VARIANTS, ablation_rows, render_ablation
 from ._benchmarks import benchmarks_of
-from ._fronts import fronts_of
+from ._fronts import front_in, fronts_of
 from ._paper import CITATION
 from ._plots import draw_summary
 from ._render import render_table
@@ -19,6 +19,7 @@ __all__ = [
     "benchmarks_of",
     "counts",
     "draw_summary",
+    "front_in",
     "fronts_of",
     "in_words",
     "interval",

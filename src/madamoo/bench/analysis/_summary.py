@@ -12,6 +12,7 @@ from madamoo.presentation import style
 from madamoo.presentation.tables import Cell, Table, check_format, write_data, write_tables
 
 from ..problems import Metric
+from ..runs import Say, to_stderr
 from ..training import metrics_of
 from ._benchmarks import benchmarks_of
 from ._table import interval, rows
@@ -51,19 +52,24 @@ class CellSummary:
 
 
 def summarise(
-    records: Sequence[Record], rate: str = "best", optimizer: str = "madam", own: Sequence[str] = ()
+    records: Sequence[Record],
+    rate: str = "best",
+    optimizer: str = "madam",
+    own: Sequence[str] = (),
+    say: Say = to_stderr,
 ) -> list[CellSummary]:
     """One cell per benchmark and solver with runs of Adam and MAdam on common seeds.
 
     Args:
         optimizer: the variant of MAdam that is compared.
         own: files of benchmarks that the user named; see :func:`benchmarks_of`.
+        say: gets what is left out.
     """
     cells = []
     if optimizer != "madam":
         records = [_as_madam(record, optimizer) for record in records if record["config"]["optimizer"] != "madam"]
-    for name, problem in benchmarks_of(records, own).items():
-        for row in rows(records, problem, name=name):
+    for name, problem in benchmarks_of(records, own, say).items():
+        for row in rows(records, problem, name=name, say=say):
             if row["primary"] and row["rate"] == rate and row["adam"] is not None and row["madam"] is not None:
                 metric = metrics_of(problem, row["solver"])[0]
                 compare = partial(_gain, row, metric)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
 from ..problems import Benchmark, Metric
-from ..runs import canonical
+from ..runs import Say, canonical, to_stderr
 from ..training import is_static, metrics_of
 from . import _paper
 
@@ -38,6 +37,7 @@ def rows(
     schedule: str | None = None,
     name: str | None = None,
     split: str = "test",
+    say: Say = to_stderr,
 ) -> list[dict[str, Any]]:
     """One row per solver, metric and way of choosing learning rates, in this order.
 
@@ -51,11 +51,12 @@ def rows(
     Args:
         name: what the records call the benchmark, where this is not its name: the path of a user's own file.
         split: whose metrics are shown. Choose options of an optimizer by those of "validation", as rates are chosen.
+        say: gets what is left out.
     """
     if split not in SPLITS:
         raise ValueError(f"split must be test or validation, got {split!r}")
     mine = [record for record in records if record["config"]["benchmark"] == (name or benchmark.name)]
-    mine = [record for record in mine if _has_metrics(record, benchmark)]
+    mine = [record for record in mine if _has_metrics(record, benchmark, say)]
     kept, setting = _one_setting(mine, profile, schedule)
     by_solver: dict[str, Runs] = {}
     for record in kept:
@@ -128,7 +129,7 @@ def _row(runs: Runs, rates: Mapping[str, float], solver: str, metric: Metric, da
     }
 
 
-def _has_metrics(record: Record, benchmark: Benchmark) -> bool:
+def _has_metrics(record: Record, benchmark: Benchmark, say: Say) -> bool:
     """Whether a run has all that is reported of it; one that lacks a metric is named and left out."""
     if record["status"] == "diverged":
         return True
@@ -137,7 +138,7 @@ def _has_metrics(record: Record, benchmark: Benchmark) -> bool:
     absent = [f"{key}.{name}" for key in SPLITS.values() for name in wanted if name not in record[key]]
     if absent:
         run = f"{config['solver']} {config['optimizer']} lr {config['lr']:g} seed {config['seed']}"
-        print(f"madamoo: the run {run} lacks {', '.join(absent)} and is left out: run it again", file=sys.stderr)
+        say(f"the run {run} lacks {', '.join(absent)} and is left out: run it again")
     return not absent
 
 

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 
-from ._options import (
-    RUNS,
-    Benchmark,
-    DataDir,
-    Own,
-    Results,
-    number,
-    plainly,
-)
+from ._options import RUNS, Benchmark, DataDir, Own, Results, number, plainly
 
 
 def _there(results: Path) -> None:
@@ -65,8 +56,8 @@ def summary(
     benchmark: Own = None,
 ) -> None:
     """What MAdam gains over Adam and over the control, on every benchmark there are runs of."""
-    from ..analysis import render_summary, summarise
-    from ..runs import read_records, write_bytes
+    from ..analysis import draw_summary, render_summary, summarise
+    from ..runs import read_records
 
     if rate not in ("best", "equal"):
         raise ValueError(f"--rate must be best or equal, got {rate!r}")
@@ -74,12 +65,8 @@ def summary(
     cells = summarise(read_records(results), rate, optimizer, benchmark or ())
     typer.echo(render_summary(cells, format), nl=False)
     if plots is not None:
-        from ..analysis import draw_summary
-
-        with TemporaryDirectory() as drawn:
-            for path in draw_summary(cells, Path(drawn)):
-                write_bytes(plots / path.name, path.read_bytes())
-                typer.echo(f"Figure: {plots / path.name}", err=True)
+        for path in draw_summary(cells, plots):
+            typer.echo(f"Figure: {path}", err=True)
 
 
 @plainly
@@ -93,11 +80,10 @@ def front(
     from madamoo.pareto import draw_fronts
 
     from ..analysis import fronts_of
-    from ..runs import read_records, replacing
+    from ..runs import read_records
 
     found, reference, title = fronts_of(read_records(*runs), split, benchmark or ())
-    with replacing(out) as drawn:
-        draw_fronts(found, drawn, reference=reference, title=title)
+    draw_fronts(found, out, reference=reference, title=title)
     for label, one in found.items():
         typer.echo(f"{one.hypervolume(reference):.4f}  {label}")
     typer.echo(f"Figure: {out}", err=True)

@@ -3,11 +3,11 @@
 Nothing here knows a benchmark, and nothing that is read here is ever executed.
 """
 
-from ._check import ENDED
+from ._check import ENDED, check_epoch, read_record
 from ._config import Config
-from ._files import Damaged, read_record, read_tensors, replacing, set_aside, write_bytes, write_record, write_tensors
-from ._folder import PART, Busy, OtherRun, RunFolder
-from ._records import Record, collect, identity, read_records
+from ._files import Damaged, Say, read_tensors, set_aside, to_stderr, write_record, write_tensors
+from ._folder import PART, RECORD, Busy, OtherRun, RunFolder
+from ._records import RUNNING, Record, collect, identity, read_records
 from ._rows import DIAGNOSTICS, EPOCHS, Row, Rows, append_row, read_rows, write_rows
 from ._spec import BadValue, canonical, check_options, naming, parse, write
 
@@ -16,6 +16,8 @@ __all__ = [
     "ENDED",
     "EPOCHS",
     "PART",
+    "RECORD",
+    "RUNNING",
     "BadValue",
     "Busy",
     "Config",
@@ -25,8 +27,10 @@ __all__ = [
     "Row",
     "Rows",
     "RunFolder",
+    "Say",
     "append_row",
     "canonical",
+    "check_epoch",
     "check_options",
     "collect",
     "identity",
@@ -36,10 +40,9 @@ __all__ = [
     "read_records",
     "read_rows",
     "read_tensors",
-    "replacing",
     "set_aside",
+    "to_stderr",
     "write",
-    "write_bytes",
     "write_record",
     "write_rows",
     "write_tensors",

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: atomic writes, checksums, and what happens to damaged ones."""
+"""Files that are whole or not there: checksums, and what happens to damaged ones."""
 
 from __future__ import annotations
 
@@ -7,56 +7,26 @@ import io
 import json
 import os
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from madamoo.files import write_bytes
+
+Say = Callable[[str], None]  # gets a sentence for the user
+
 MAGIC = b"madamoo1"
 DIGEST = "sha256"
 
 
-class Damaged(Exception):
+class Damaged(ValueError):
     """A file that cannot be what was written; the message says what is wrong with it."""
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write ``path`` so that at every moment, power cuts included, it is either the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside ``path``, with its suffix, which takes its place when all went well.
-
-    For files that another library writes: at every moment there is the old file or the new one.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}-{threading.get_ident()}.tmp{path.suffix}")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Delete the temporary files that a killed process left in ``folder``; call it with the folder locked."""
-    for path in folder.glob(".*.tmp"):
-        path.unlink(missing_ok=True)
+def to_stderr(text: str) -> None:
+    print(f"madamoo: {text}", file=sys.stderr)
 
 
 def write_tensors(path: Path, content: Any) -> None:
@@ -92,7 +62,7 @@ def write_record(path: Path, record: dict[str, Any]) -> None:
 
 
 def parse_record(text: str, *required: str) -> dict[str, Any]:
-    """The record in ``text``; raises :class:`Damaged` if it is torn, altered, or lacks a required key."""
+    """The JSON object in ``text``; raises :class:`Damaged` if it is torn, altered, or lacks a required key."""
     try:
         record = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
@@ -111,14 +81,6 @@ def parse_record(text: str, *required: str) -> dict[str, Any]:
     return record
 
 
-def read_record(path: Path, *required: str) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise Damaged(f"it is not text: {error}") from None
-    return parse_record(text, *required)
-
-
 def set_aside(path: Path, reason: str) -> Path:
     """Rename a damaged file, so that it can be looked at but is never used, and say so."""
     number, target = 1, path.with_name(f"{path.name}.damaged")
@@ -126,7 +88,7 @@ def set_aside(path: Path, reason: str) -> Path:
         number += 1
         target = path.with_name(f"{path.name}.damaged-{number}")
     os.replace(path, target)
-    print(f"madamoo: {path} is damaged ({reason}); set aside as {target.name}", file=sys.stderr)
+    to_stderr(f"{path} is damaged ({reason}); set aside as {target.name}")
     return target
 
 

@@ -8,23 +8,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ._check import ENDED, check_record
+from madamoo.files import remove_leftovers
+
+from ._check import read_record
 from ._config import Config
 from ._files import (
-    DIGEST,
     Damaged,
-    read_record,
     read_tensors,
-    remove_leftovers,
     set_aside,
     write_record,
     write_tensors,
 )
 from ._rows import DIAGNOSTICS, EPOCHS, Row, write_rows
 
-LOCK = "lock"
+LOCK, RECORD = "lock", "run.json"
 PART = "ray-"  # begins the name of a folder with a part of the run above it
-REQUIRED = ("config", "status", "metrics", "resumed_from", DIGEST)
 
 
 class Busy(RuntimeError):
@@ -40,7 +38,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.record_file = path / "run.json"
+        self.record_file = path / RECORD
         self.epochs_file = path / EPOCHS
         self.diagnostics_file = path / DIAGNOSTICS
         self.checkpoint_file = path / "checkpoint.pt"
@@ -49,7 +47,7 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Keep other processes out; the operating system lets go of the lock when this one dies, however it dies.
 
-        A folder that is made here and in which nothing was written, for want of data, say, does not stay.
+        A folder that is made here and in which nothing was written, because data are missing, say, does not stay.
         """
         from filelock import FileLock, Timeout  # only who runs something needs it
 
@@ -76,11 +74,7 @@ class RunFolder:
         if not self.record_file.exists():
             return None
         try:
-            record = read_record(self.record_file, *REQUIRED)
-            if not isinstance(record["config"], dict):
-                raise Damaged("its configuration is not a mapping")
-            if record["status"] in ENDED:
-                check_record(record)
+            record = read_record(self.record_file)
         except Damaged as error:
             set_aside(self.record_file, str(error))
             return None

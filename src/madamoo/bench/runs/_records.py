@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ._check import check_record
-from ._files import DIGEST, Damaged, parse_record, seal, write_bytes
-from ._folder import PART
+from madamoo.files import write_bytes
+
+from ._check import read_record
+from ._files import Damaged, Say, seal, to_stderr
+from ._folder import PART, RECORD
 from ._rows import ROWS
 from ._spec import canonical
 
 Record = dict[str, Any]
 
 RUNNING = "running"
-REQUIRED = ("config", "status", "metrics", "validation", DIGEST)
 LONGEST = 180  # characters in the name of a packed file
 CURVE_POINTS = 40
 
 
-def read_records(*roots: Path) -> list[Record]:
+def read_records(*roots: Path, say: Say = to_stderr) -> list[Record]:
     """The record of every run below ``roots`` that finished or diverged, each configuration once.
 
     They are looked for in files called ``run.json`` and, one per line, in ``*.jsonl``. One that is damaged, or that no
-    run can have written, is named on stderr and not used. Nothing that a record names is imported.
+    run can have written, is named to ``say`` and not used. Nothing that a record names is imported.
 
     Of several with the same configuration the one read last counts, whether it finished or diverged: to diverge is a
     result. Roots are read in the order given; below each, packed files come before run folders, since they are copies
     of older runs, and both in the order of their paths.
     """
-    return _unique(record for root in roots for record in _read(Path(root)))
+    return _unique(record for root in roots for record in _read(Path(root), say))
 
 
 def collect(source: Path, into: Path) -> int:
@@ -52,7 +52,7 @@ def collect(source: Path, into: Path) -> int:
 
 def _merge(path: Path, records: list[Record]) -> None:
     damaged: list[bytes] = []
-    there = list(_read_lines(path.read_bytes(), path, damaged)) if path.exists() else []
+    there = list(_read_lines(path, to_stderr, damaged)) if path.exists() else []
     if damaged:
         aside = path.with_name(f"{path.name}.damaged")
         before = aside.read_bytes() if aside.exists() else b""
@@ -65,52 +65,47 @@ def _line(record: Record) -> str:
     return json.dumps(seal(record), separators=(",", ":"), allow_nan=False)
 
 
-def _read(root: Path) -> Iterator[Record]:
+def _read(root: Path, say: Say) -> Iterator[Record]:
     if not root.exists():
         raise FileNotFoundError(f"there is no file or folder {root} to read runs from")
     files = sorted(root.rglob("*")) if root.is_dir() else [root]
     for path in files:
         if path.suffix == ".jsonl" and path.name not in ROWS and path.is_file():
-            yield from _read_lines(_content(path), path)
+            yield from _read_lines(path, say)
     for path in files:
-        if path.name == "run.json" and not path.parent.name.startswith(PART) and path.is_file():
-            content = _content(path)
-            record = _ended(content, str(path)) if content is not None else None
-            if record is not None:
-                yield record
+        if path.name == RECORD and not path.parent.name.startswith(PART) and path.is_file():
+            yield from _ended(_content(path, say), str(path), say)
 
 
-def _content(path: Path) -> bytes | None:
+def _content(path: Path, say: Say) -> bytes | None:
     """What is in a file; one that cannot be read is named."""
     try:
         return path.read_bytes()
     except OSError as error:
-        print(f"madamoo: {path} cannot be read and is not used: {error}", file=sys.stderr)
+        say(f"{path} cannot be read and is not used: {error}")
         return None
 
 
-def _read_lines(content: bytes | None, path: Path, damaged: list[bytes] | None = None) -> Iterator[Record]:
+def _read_lines(path: Path, say: Say, damaged: list[bytes] | None = None) -> Iterator[Record]:
     """The records of a packed file. Each line is judged by itself: a bad one does not take the others with it."""
-    for number, line in enumerate((content or b"").split(b"\n"), 1):
+    for number, line in enumerate((_content(path, say) or b"").split(b"\n"), 1):
         if line.strip():
-            record = _ended(line, f"{path}, line {number}", damaged)
-            if record is not None:
-                yield record
+            yield from _ended(line, f"{path}, line {number}", say, damaged)
 
 
-def _ended(content: bytes, where: str, damaged: list[bytes] | None = None) -> Record | None:
+def _ended(content: bytes | None, where: str, say: Say, damaged: list[bytes] | None = None) -> Iterator[Record]:
     """The record in ``content``, if the run has ended; a damaged one is named, and added to the list, if any."""
+    if content is None:
+        return
     try:
-        record = parse_record(content.decode(), *REQUIRED)
-        if record["status"] == RUNNING:
-            return None
-        check_record(record)
-    except (Damaged, UnicodeDecodeError) as error:
-        print(f"madamoo: {where} is damaged and not used: {error}", file=sys.stderr)
+        record = read_record(content)
+    except Damaged as error:
+        say(f"{where} is damaged and not used: {error}")
         if damaged is not None:
             damaged.append(content)
-        return None
-    return record
+        return
+    if record["status"] != RUNNING:
+        yield record
 
 
 def _unique(records: Iterable[Record]) -> list[Record]:

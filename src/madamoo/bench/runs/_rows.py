@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ._files import DIGEST, Damaged, parse_record, seal, write_bytes
+from madamoo.files import read_lines, write_bytes
+
+from ._files import DIGEST, parse_record, seal
 
 EPOCHS, DIAGNOSTICS = "epochs.jsonl", "diagnostics.jsonl"
 ROWS = (EPOCHS, DIAGNOSTICS)
@@ -21,28 +24,26 @@ class Rows(NamedTuple):
     notes: list[str]
 
 
-def read_rows(path: Path) -> Rows:
+def read_rows(path: Path, check: Callable[[Row], None] | None = None) -> Rows:
     """The rows of a file without their checksums.
 
-    A line that is torn or altered is left out. Earlier versions wrote no checksums; such lines are used as they are.
+    A line that is torn or altered is left out, and so is one for which ``check`` raises a ValueError. Earlier versions
+    wrote no checksums; such lines are used as they are.
     """
-    rows: list[Row] = []
-    notes: list[str] = []
     unsealed = 0
-    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = parse_record(line.decode())
-        except (Damaged, UnicodeDecodeError) as error:
-            notes.append(f"{path.name}: line {number} is damaged and left out: {error}")
-            continue
+
+    def parse(line: str) -> Row:
+        nonlocal unsealed
+        row = parse_record(line)
+        if check is not None:
+            check(row)
         unsealed += DIGEST not in row
-        row.pop(DIGEST, None)
-        rows.append(row)
+        return {key: value for key, value in row.items() if key != DIGEST}
+
+    rows, notes = read_lines(path, parse)
     if unsealed:
-        notes.append(f"{path.name}: {unsealed} lines have no checksum, as earlier versions wrote them")
-    return Rows(rows, notes)
+        notes.append(f"{unsealed} lines have no checksum, as earlier versions wrote them")
+    return Rows(rows, [f"{path.name}: {note}" for note in notes])
 
 
 def write_rows(path: Path, rows: list[Row]) -> None:
