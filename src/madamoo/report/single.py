@@ -15,7 +15,7 @@ from madamoo.presentation.tables import Cell, Table
 
 from . import diagnosis
 from .reading import ReadRun
-from .words import lead, told, verdict
+from .words import lead, summary_of, verdict
 
 NOT_SHOWN = ("config", "metrics", "validation", "front", "cost", "environment", "objectives", "reductions", "sha256")
 
@@ -31,7 +31,7 @@ def page_of(run: ReadRun, own: Sequence[str] = ()) -> Page:
 def sections(run: ReadRun, own: Sequence[str]) -> list[Section]:
     notes = [Notes(run.notes)] if run.notes else []
     return [
-        Section("Summary", [*told(run), *result_tables(run), *notes, verdict(run)]),
+        Section("Summary", [*summary_of(run), *result_tables(run), *notes, verdict(run)]),
         Section("Losses", _panels(loss_figures(run))),
         Section("Weights", _panels(weight_figures({run.name: run}))),
         *diagnosis.sections({run.name: run.rows}),

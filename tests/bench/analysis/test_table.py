@@ -26,7 +26,7 @@ SMALL = Small()
 
 
 def run(optimizer, seed, score, *, lr=1e-3, validation=None, solver="cagrad", loss=None, status="finished", **config):
-    """A record. Its error is 100 minus its score; its validation score is its test score unless told."""
+    """A record. Its error is 100 minus its score; its validation score is its test score unless given."""
     validation = score if validation is None else validation
     loss = 100.0 - validation if loss is None else loss
     identity = {

@@ -7,7 +7,7 @@ from ._paper import CITATION
 from ._plots import draw_summary
 from ._render import render_table
 from ._summary import CellSummary, Gain, counts, in_words, render_summary, summarise
-from ._table import COMPARED, interval, rows
+from ._table import COMPARED, rows, t_interval
 
 __all__ = [
     "CITATION",
@@ -22,10 +22,10 @@ __all__ = [
     "front_in",
     "fronts_of",
     "in_words",
-    "interval",
     "render_ablation",
     "render_summary",
     "render_table",
     "rows",
     "summarise",
+    "t_interval",
 ]

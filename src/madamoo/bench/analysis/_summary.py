@@ -12,12 +12,10 @@ from madamoo.presentation import style
 from madamoo.presentation.tables import Cell, Table, check_format, write_data, write_tables
 
 from ..problems import Metric
-from ..runs import Say, to_stderr
+from ..runs import Record, Say, to_stderr
 from ..training import metrics_of
 from ._benchmarks import benchmarks_of
-from ._table import interval, rows
-
-Record = dict[str, Any]
+from ._table import rows, t_interval
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def _as_madam(record: Record, optimizer: str) -> Record:
 
 def _gain(row: dict[str, Any], metric: Metric, baseline: str) -> Gain | None:
     mine, other = row["per_seed"]["madam"], row["per_seed"][baseline]
-    found: Any = interval([metric.relative(mine[seed], other[seed]) for seed in mine])
+    found: Any = t_interval([metric.relative(mine[seed], other[seed]) for seed in mine])
     return None if found is None else Gain(**found)
 
 

@@ -13,11 +13,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 from ..problems import Benchmark, Metric
-from ..runs import Say, canonical, to_stderr
+from ..runs import Record, Say, canonical, to_stderr
 from ..training import is_static, metrics_of
 from . import _paper
 
-Record = dict[str, Any]
 Seeds = dict[int, Record]  # the runs of one optimizer at one learning rate
 Runs = dict[str, dict[float, Seeds]]  # by optimizer and learning rate
 
@@ -226,10 +225,10 @@ def _difference(values: Mapping[str, Mapping[int, float]], one: str, other: str)
     """Mean of ``one - other`` over the seeds, and its 95 % t-interval; None where nothing can be subtracted."""
     if not values.get(one) or not values.get(other):
         return None
-    return interval([values[one][seed] - values[other][seed] for seed in values[one]])
+    return t_interval([values[one][seed] - values[other][seed] for seed in values[one]])
 
 
-def interval(values: Sequence[float]) -> dict[str, float | None] | None:
+def t_interval(values: Sequence[float]) -> dict[str, float | None] | None:
     """Mean and 95 % t-interval; None if the mean is not a number, as where both of a pair diverged."""
     mean = sum(values) / len(values)
     if math.isnan(mean):

@@ -33,7 +33,7 @@ def available_solvers() -> list[str]:
 
 
 def build_solver(spec: str, benchmark: Benchmark, seed: int) -> Solver:
-    """The solver, told what the objectives are and what to draw from where it wants to know."""
+    """The solver; it gets the kinds of the objectives and a seed where it has such options."""
     name, options = parse(spec)
     if name not in available_solvers():
         raise ValueError(f"no solver is called {name!r}; there are {', '.join(available_solvers())}")
@@ -44,8 +44,8 @@ def build_solver(spec: str, benchmark: Benchmark, seed: int) -> Solver:
         kind = type(solvers.get(name))
         check_options(name, kind, options)
         known = inspect.signature(kind).parameters
-        told = {"kinds": benchmark.kinds, "seed": seed}
-        return solvers.get(name, **{key: value for key, value in told.items() if key in known}, **options)
+        offered = {"kinds": benchmark.kinds, "seed": seed}
+        return solvers.get(name, **{key: value for key, value in offered.items() if key in known}, **options)
     except TypeError as error:
         raise ValueError(f"cannot build the solver {spec!r}: {error}") from None
 

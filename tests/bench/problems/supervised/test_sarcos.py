@@ -18,7 +18,7 @@ def write(root, train=4448 + 100, test=4449):
     (root / "sarcos").mkdir(parents=True, exist_ok=True)
     rows = {"sarcos_inv": draw.normal(size=(train, 28)), "sarcos_inv_test": draw.normal(size=(test, 28))}
     for name, table in rows.items():
-        table[:, 0] = np.arange(len(table))  # so that rows can be told apart
+        table[:, 0] = np.arange(len(table))  # so that no two rows are equal
         savemat(root / "sarcos" / f"{name}.mat", {name: table})
     return rows
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import Data, Metric, Profile, Split, Supervised, Tally
-from .multimnist import MultiMNIST, make_images
+from .multimnist import MultiMNIST, divided, make_images
 
 CORNERS, CLASSES = 4, 10
 TRAIN, VALIDATION, TEST = 30_000, 5_000, 10_000
@@ -51,10 +51,7 @@ class FourDigits(Supervised):
     def load(self, root: Path | None, profile: Profile, seed: int) -> Data:
         made = make_images(self.name, self.locate(root), compose, TRAIN + VALIDATION, TEST)
         answers = F.one_hot(made["labels"], CLASSES).flatten(1).float()
-        whole = Split(made["images"], tuple(answers.T.contiguous().unbind()))
-        train = int(profile.options.get("train", TRAIN))
-        validation = int(profile.options.get("validation", VALIDATION))
-        return Data(whole[:train], whole[TRAIN : TRAIN + validation], whole[TRAIN + VALIDATION :])
+        return divided(Split(made["images"], tuple(answers.T.contiguous().unbind())), TRAIN, VALIDATION, profile)
 
     def shape(self, data: Data) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return tuple(data.train.inputs.shape[1:]), (1,) * len(self.objectives)

@@ -93,10 +93,13 @@ class MultiMNIST(TwoDigits):
 
     def load(self, root: Path | None, profile: Profile, seed: int) -> Data:
         made = make_images(self.name, self.locate(root), compose, TRAIN + VALIDATION, TEST)
-        whole = Split(made["images"], tuple(made["labels"].unbind(1)))
-        train = int(profile.options.get("train", TRAIN))
-        validation = int(profile.options.get("validation", VALIDATION))
-        return Data(whole[:train], whole[TRAIN : TRAIN + validation], whole[TRAIN + VALIDATION :])
+        return divided(Split(made["images"], tuple(made["labels"].unbind(1))), TRAIN, VALIDATION, profile)
+
+
+def divided(whole: Split, train: int, validation: int, profile: Profile) -> Data:
+    """Images in the order training, validation, test; of the first two a profile may want fewer than there are."""
+    fewer = [int(profile.options.get(name, count)) for name, count in (("train", train), ("validation", validation))]
+    return Data(whole[: fewer[0]], whole[train : train + fewer[1]], whole[train + validation :])
 
 
 def make_images(
