@@ -140,7 +140,9 @@ class WrappedProbe(Probe):
         if self.shadow is None or sample.shadow is None:
             return
         rows, (blocks, layout) = rows_by_param(sample, pending), self._blocks()
-        sample.directions = [(view, beta) for x, beta in sample.directions for view in self._views(x, rows, blocks, sample)]
+        sample.directions = [
+            (view, beta) for x, beta in sample.directions for view in self._views(x, rows, blocks, sample)
+        ]
         views = [view for view, _ in sample.directions]
         sample.shadow = self.shadow.settle(sample.shadow, pending.weights.tolist(), pending.present, views, layout)
 
