@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor
 
 
 def state_bytes(state: Any) -> int:
-    """The bytes of all tensors in a nested state."""
+    """The bytes of all tensors in a nested state; one that stands in several places counts once."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in {id(t): t for t in _tensors(state)}.values())
+
+
+def _tensors(state: Any) -> Iterator[Tensor]:
     if isinstance(state, Tensor):
-        return state.numel() * state.element_size()
-    if isinstance(state, dict):
-        state = state.values()
-    elif not isinstance(state, (list, tuple)):
-        return 0
-    return sum(map(state_bytes, state))
+        yield state
+    elif isinstance(state, dict | list | tuple):
+        for inner in state.values() if isinstance(state, dict) else state:
+            yield from _tensors(inner)

@@ -57,6 +57,7 @@ class WrappedProbe(Probe):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
+        self.count = state["count"]  # a run may be saved again before its next measured step
         params = self._params()
         if self.exact:
             self.moments = {params[i]: (v.to(params[i].device, copy=True), n) for i, (v, n) in state["moments"].items()}
