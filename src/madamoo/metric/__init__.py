@@ -2,7 +2,8 @@
 
 from ._averages import Averages
 from ._estimators import ESTIMATORS, Estimator
-from ._preference import Measured, PreferenceMetric
+from ._measured import Measured
+from ._preference import PreferenceMetric
 from ._protocol import Measurement, Metric
 from ._reference import ReferenceMetric
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from ..direction import Direction
 from ..gradients import Block, Layout
-from ._averages import Averages, Label, Pair, metric_of, shrink_for
+from ._averages import Averages, metric_of, shrink_for
 from ._estimators import ESTIMATORS, Estimator, choose
+from ._measured import Measured, MeasuredBlock, norms_of
 from ._memory import Growth, check_memory
 from ._rounding import DROPPED
 from ._store import Store
@@ -25,39 +26,6 @@ DTYPES = (None, torch.float64, torch.float32, *DROPPED)
 RAMPS = ("largest", "matched", "paper")
 RAMPUP = 300
 PIECE = 1 << 18  # coordinates at a time: what is computed from them on the way stays in the cache
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What the metric does in one step; nothing is kept before the step is taken."""
-
-    estimator: Estimator
-    active: bool  # whether the averages are updated in this step
-    heads_together: bool
-    drawn: Pair | None = None
-    generator_state: Tensor | None = None
-    norms: Mapping[int, float] | None = None  # |g_i|, if the averages are of normalised gradients
-    restarts: bool = False  # whether the averages start again
-    store: Store | None = None  # the averages in the blocks of this step
-    blocks: Mapping[Block, MeasuredBlock] = field(default_factory=dict)
-
-    @property
-    def every_row(self) -> bool:
-        return self.active and self.estimator.every_row
-
-    def needed(self, present: Sequence[int]) -> tuple[int, ...]:
-        """The objectives whose own gradient the averages need."""
-        return self.estimator.needed(present, self.drawn) if self.active else ()
-
-
-@dataclass(frozen=True)
-class MeasuredBlock:
-    """What a step does to the averages of one block."""
-
-    averages: Averages  # before the step
-    after: Averages  # those that the step will update, with memory for the pairs that are new
-    seen: Direction  # what the estimator takes for objectives, in the basis of the averages
-    labels: list[Label]  # the averages that are updated
 
 
 class PreferenceMetric:
@@ -256,7 +224,7 @@ class PreferenceMetric:
             store = Store(partial(_empty, measurement.estimator, self.dtype))
         store = store.repacked(layout)
         blocks = self._measured_blocks(measurement, store, directions)
-        norms = {**self.norms, **_norms(blocks)} if self.normalise else None
+        norms = {**self.norms, **norms_of(blocks)} if self.normalise else None
         return replace(measurement, store=store, blocks=blocks, norms=norms)
 
     def _warn_of_missing(self, weights: Sequence[float], present: Sequence[int]) -> None:
@@ -444,16 +412,6 @@ class PreferenceMetric:
         self.steps, self.wait, self._used = int(state["steps"]), int(state["wait"]), estimator
         self.generator, self.noise = generator, noise
         self._store, self.constant, self.norms = store, constant, norms
-
-
-def _norms(blocks: Mapping[Block, MeasuredBlock]) -> dict[int, float]:
-    """|g_i| over all parameters, for the objectives that the estimator sees by themselves in this step."""
-    parts: dict[int, list[Tensor]] = {}
-    for block in blocks.values():
-        for key, row in block.seen.by_objective():
-            parts.setdefault(key, []).append(row)
-    largest = torch.finfo(torch.float32).max ** 0.5  # where the sum of squares overflows, any large number will do
-    return {key: min(float(torch.nn.utils.get_total_norm(rows)), largest) for key, rows in parts.items()}
 
 
 def _empty(estimator: Estimator, dtype: torch.dtype | None, block: Block) -> Averages:

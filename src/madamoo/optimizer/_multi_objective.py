@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import warnings
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
@@ -31,6 +30,7 @@ from ..gradients import (
 from ..metric import Metric
 from ..solvers import Solver
 from ._checkpoint import load_state, save_state
+from ._guards import check_gram_of_features, claim, warn_of_coupled_decay
 from ._options import OptionArguments, Options
 from ._run import RunState
 from ._step import NotFinite, Rooms, Step, trainable
@@ -96,14 +96,14 @@ class MultiObjective(Optimizer):
         chosen = Options.read(options, optimizer)
         averages_need_rows = metric is not None and metric.needs_rows(static=solver.static)
         if chosen.gram == "features":
-            _check_gram_of_features(solver, metric if averages_need_rows else None, chosen)
+            check_gram_of_features(solver, metric if averages_need_rows else None, chosen)
         if evaluates_again(optimizer) and (metric is not None or not solver.static):
             raise ValueError(
                 f"{type(optimizer).__name__} evaluates its closure several times per step; that needs metric=None and "
                 f"a static solver, got {type(solver).__name__} and {metric!r}"
             )
         if metric is not None:
-            _warn_of_coupled_decay(optimizer)
+            warn_of_coupled_decay(optimizer)
         names = chosen.objectives
         run = RunState(count=None if names is None else len(names), names=names, ordered=names is not None)
         # The base class would make parameter groups of its own; its __setstate__ makes all the rest.
@@ -191,7 +191,9 @@ class MultiObjective(Optimizer):
         before = self._before(params)
         batch = self._read(losses, before, extra, scaler)
         vector = self._read_preference(preference, batch, before)
-        self._claim()
+        claim(self.solver, run)
+        if self.metric is not None:
+            claim(self.metric, run)
         if batch.names is not None:
             self.solver.name_objectives(batch.names, run.ordered)
         if before is not None and before.failed:
@@ -274,15 +276,6 @@ class MultiObjective(Optimizer):
             found = "none" if features is None else "a second backward() before step()"
             raise ValueError(f"gram='features' takes one backward(losses, features=...) per step, got {found}")
         return cut_at(features, batch, params)
-
-    def _claim(self) -> None:
-        """Solver and metric belong to one optimizer: in two, each would have half of the steps, and the other's."""
-        for thing in (self.solver, self.metric):
-            owner = getattr(thing, "_owner", None)
-            if owner is not None and owner() is not None and owner() is not self.run:
-                raise ValueError(f"this {type(thing).__name__} is in use by another optimizer: build one for each")
-            if thing is not None and owner is None:
-                object.__setattr__(thing, "_owner", Owner(self.run))
 
     def _refuse(self, step: Step, scaler: torch.amp.GradScaler | None) -> None:
         """A loss, a gradient or a weight is not finite: no step."""
@@ -411,52 +404,6 @@ class MultiObjective(Optimizer):
 
 
 _OPTIONS = frozenset(f.name for f in fields(Options))
-
-
-class Owner:
-    """A weak reference to who uses a solver or a metric; a copy of either is free."""
-
-    def __init__(self, owner: object) -> None:
-        self.owner = weakref.ref(owner)
-
-    def __call__(self) -> object:
-        return self.owner()
-
-    def __reduce__(self) -> Any:
-        return _nobody, ()
-
-
-def _nobody() -> None:
-    return None
-
-
-def _warn_of_coupled_decay(optimizer: Optimizer) -> None:
-    coupled = [group for group in optimizer.param_groups if group.get("weight_decay")]
-    decoupled = isinstance(optimizer, torch.optim.AdamW) or optimizer.defaults.get("decoupled_weight_decay")
-    ours = type(optimizer).__module__.startswith("torch.optim")
-    if coupled and ours and not decoupled and not isinstance(optimizer, _DECOUPLED):
-        warnings.warn(
-            f"{type(optimizer).__name__} adds weight_decay={coupled[0]['weight_decay']} times the parameter to the "
-            "gradient, which the metric has made of order 1: use decoupled decay, as in AdamW",
-            stacklevel=3,
-        )
-
-
-_DECOUPLED = tuple(getattr(torch.optim, name) for name in ("Adafactor", "Muon") if hasattr(torch.optim, name))
-
-
-def _check_gram_of_features(solver: Solver, metric: Metric | None, options: Options) -> None:
-    """Refuse what needs the trunk's gradient of each objective; ``metric`` is one that does."""
-    name = type(solver).__name__
-    if not solver.needs_gram or solver.per_coordinate:
-        raise ValueError(f"gram='features' is for solvers that use the Gram matrix and nothing else, got {name}")
-    if metric is not None:
-        raise ValueError(
-            f"gram='features' has no gradients of the trunk by objective, which {metric!r} needs: use metric=None, "
-            "PreferenceMetric('marginal'), or gram='parameters'"
-        )
-    if options.rows == "all":
-        raise ValueError("gram='features' has no gradients of the trunk by objective: rows must be 'needed', got 'all'")
 
 
 def evaluates_again(optimizer: Optimizer) -> bool:

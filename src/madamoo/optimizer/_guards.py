@@ -1,0 +1,70 @@
+"""What an optimizer refuses or warns of when it is built or used in a way that cannot be meant."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from ..metric import Metric
+from ..solvers import Solver
+from ._options import Options
+from ._run import RunState
+
+
+def claim(thing: Solver | Metric, run: RunState) -> None:
+    """Solver and metric belong to one optimizer: in two, each would have half of the steps, and the other's."""
+    owner = getattr(thing, "_owner", None)
+    if owner is not None and owner() is not None and owner() is not run:
+        raise ValueError(f"this {type(thing).__name__} is in use by another optimizer: build one for each")
+    if owner is None:
+        object.__setattr__(thing, "_owner", Owner(run))
+
+
+class Owner:
+    """A weak reference to who uses a solver or a metric; a copy of either is free."""
+
+    def __init__(self, owner: object) -> None:
+        self.owner = weakref.ref(owner)
+
+    def __call__(self) -> object:
+        return self.owner()
+
+    def __reduce__(self) -> Any:
+        return _nobody, ()
+
+
+def _nobody() -> None:
+    return None
+
+
+def warn_of_coupled_decay(optimizer: Optimizer) -> None:
+    coupled = [group for group in optimizer.param_groups if group.get("weight_decay")]
+    decoupled = isinstance(optimizer, torch.optim.AdamW) or optimizer.defaults.get("decoupled_weight_decay")
+    ours = type(optimizer).__module__.startswith("torch.optim")
+    if coupled and ours and not decoupled and not isinstance(optimizer, _DECOUPLED):
+        warnings.warn(
+            f"{type(optimizer).__name__} adds weight_decay={coupled[0]['weight_decay']} times the parameter to the "
+            "gradient, which the metric has made of order 1: use decoupled decay, as in AdamW",
+            stacklevel=3,
+        )
+
+
+_DECOUPLED = tuple(getattr(torch.optim, name) for name in ("Adafactor", "Muon") if hasattr(torch.optim, name))
+
+
+def check_gram_of_features(solver: Solver, metric: Metric | None, options: Options) -> None:
+    """Refuse what needs the trunk's gradient of each objective; ``metric`` is one that does."""
+    name = type(solver).__name__
+    if not solver.needs_gram or solver.per_coordinate:
+        raise ValueError(f"gram='features' is for solvers that use the Gram matrix and nothing else, got {name}")
+    if metric is not None:
+        raise ValueError(
+            f"gram='features' has no gradients of the trunk by objective, which {metric!r} needs: use metric=None, "
+            "PreferenceMetric('marginal'), or gram='parameters'"
+        )
+    if options.rows == "all":
+        raise ValueError("gram='features' has no gradients of the trunk by objective: rows must be 'needed', got 'all'")
