@@ -8,22 +8,26 @@ from hypothesis import strategies as st
 
 from madamoo.gradients import Collector, Layout, differentiate, read_losses, sum_present, unpack
 
-SHAPES = [(2, 3), (), (4,), (2,), (0,)]
+SHAPES = [(2, 3), (), (2,), (2,), (0,)]
 COUNT = 3
-# Which parameters each objective reaches in a micro-batch (none: it is missing), which ones the rest holds, and whether
-# the losses come as entries of one tensor.
-REACH = st.lists(st.sets(st.integers(0, len(SHAPES) - 1)), min_size=COUNT, max_size=COUNT)
-BATCH = st.tuples(REACH, st.booleans(), st.booleans())
+# Which parameters each objective reaches in a micro-batch (none: it is missing), whether the last one is summed with
+# its weight, whether the losses come as entries of one tensor, and which parameters an extra term reaches.
+SOME = st.sets(st.integers(0, len(SHAPES) - 1))
+REACH = st.lists(SOME, min_size=COUNT, max_size=COUNT)
+BATCH = st.tuples(REACH, st.booleans(), st.booleans(), st.just(set()) | SOME)
 
 
-def batch_of(params, slopes, reach, opaque):
-    """Linear losses, so that the gradients are the slopes."""
-    losses = [sum((params[p] * slopes[i][p]).sum() for p in reach[i]) if reach[i] else None for i in range(COUNT)]
+def batch_of(params, slopes, reach, opaque, extra):
+    """Linear losses, so that the gradients are the slopes; the last ones are those of the extra term."""
+    *losses, term = [
+        sum((params[p] * slope[p]).sum() for p in some) if some else None
+        for some, slope in zip((*reach, extra), slopes, strict=True)
+    ]
     if opaque:
         there = [loss for loss in losses if loss is not None]
         entries = iter((torch.stack(there) * 1.0).unbind())
         losses = [None if loss is None else next(entries) for loss in losses]
-    return read_losses(losses)
+    return read_losses(losses, extra=term)
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
@@ -38,9 +42,9 @@ def test_micro_batches_add_up(batches, heads_together, seed):
     collector = Collector(params, lambda _: 0, heads_together=heads_together)
     collected, wanted, rest = None, {}, {}
     values = [math.nan] * COUNT
-    for reach, summed, opaque in batches:
-        slopes = [[torch.randn(p.shape, generator=generator, dtype=torch.float64) for p in params] for _ in reach]
-        batch = batch_of(params, slopes, reach, opaque)
+    for reach, summed, opaque, extra in batches:
+        slopes = [[torch.randn(p.shape, generator=generator, dtype=torch.float64) for p in params] for _ in range(4)]
+        batch = batch_of(params, slopes, reach, opaque, extra)
         weighted = {batch.present[-1]: 2.0} if summed else {}
         collected = collector.open(collected, batch, Layout())
         found = differentiate(batch, params, [i for i in batch.present if i not in weighted], weighted)
@@ -53,6 +57,8 @@ def test_micro_batches_add_up(batches, heads_together, seed):
             for p in reach[i]:
                 into, c = (rest, 2.0) if i in weighted else (wanted.setdefault(i, {}), 1.0)
                 into[p] = into.get(p, 0.0) + c * slopes[i][p]
+        for p in extra:
+            rest[p] = rest.get(p, 0.0) + slopes[COUNT][p]
     assert collected.finite and collected.present == tuple(i for i in range(COUNT) if not math.isnan(values[i]))
     got = unpack(collected.rows, params)
 
@@ -66,6 +72,27 @@ def test_micro_batches_add_up(batches, heads_together, seed):
     for i in range(COUNT):
         check(got.rows.get(i), wanted.get(i, {}))
     check(got.rest, rest)
+
+
+def test_rows_of_other_blocks_or_of_another_number_are_not_alike():
+    """Parameters of one shape that take turns; and a head that only the extra term reaches in the second batch."""
+    x, y = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+
+    def both(first, second):
+        collector, collected = Collector([x, y], lambda _: 0), None
+        for batch in (first, second):
+            collected = collector.open(collected, batch, Layout())
+            found = differentiate(batch, [x, y], batch.present)
+            collected = collector.add(collected, found, opaque=False, missing=False)
+        return unpack(collected.rows, [x, y])
+
+    found = both(read_losses([x.sum(), 2 * x.sum()]), read_losses([3 * y.sum(), 4 * y.sum()]))
+    assert [[g.tolist() for g in row] for row in found.rows.values()] == [[[1, 1], [3, 3]], [[2, 2], [4, 4]]]
+    found = both(read_losses([x.sum(), None]), read_losses([y.sum(), None]))
+    assert [g.tolist() for g in found.rows[0]] == [[1, 1], [1, 1]]
+    found = both(read_losses([x.sum(), y.sum()]), read_losses([None, y.sum()], extra=3 * x.sum()))
+    assert found.rows[0][0].tolist() == [1, 1] and found.rest[0].tolist() == [3, 3]
+    assert found.rows[1][1].tolist() == [2, 2] and found.rest[1] is None
 
 
 def test_alike_batches_keep_their_blocks():

@@ -12,7 +12,7 @@ from given_rows import Given
 from madamoo import MAdam, MultiObjective, PreferenceMetric, solvers
 from madamoo.metric import ReferenceMetric
 
-SHAPES = [(2, 3), (3,), (), (4,)]
+SHAPES = [(2, 3), (3,), (), (3,)]
 COUNT, BETA = 3, 0.9
 # A micro-batch: which parameters each objective reaches, which objectives are present, and whether the losses are
 # entries of one tensor, in which the others are hidden.

@@ -48,8 +48,11 @@ def test_rounds_to_a_neighbour_with_the_right_odds(dtype, noise):
 
 @pytest.mark.parametrize("dtype", SMALL)
 def test_numbers_that_fit_stay(dtype, noise):
-    x = torch.randn(1000, generator=noise).to(dtype).float()
-    assert torch.equal(rounded(x, dtype, random_bits(x.to(dtype), noise)).float(), x)
+    """Whatever is drawn, the least and the most too; subnormal ones as well."""
+    x = torch.randn(1000, generator=noise) * 10.0 ** torch.randint(-6, 1, (1000,), generator=noise)
+    x = x.to(dtype).float()
+    for bits in (random_bits(x.to(dtype), noise), torch.zeros(1000).int(), torch.full((1000,), 0xFFFF).int()):
+        assert torch.equal(rounded(x, dtype, bits).float(), x)
 
 
 def average(dtype, noise, steps, old=1.0, new=4.0, size=4000):
