@@ -255,7 +255,7 @@ def _divide_by_the_curvature(estimator, options):
             seen.append(None if C is None else C.clone())
             given = {"eps": metric.eps, "alpha": metric.alpha, "ramp": metric.ramp}
             M = metric_of(x.d, C, x.block.sizes, floor=floor, **given)
-            found = torch.cat([p.grad.reshape(-1) for p in x.params])
+            found = torch.cat([p.grad.reshape(-1) for p in x.block.params])
             torch.testing.assert_close(found, x.d / M, rtol=1e-12, atol=0)
         opt.step()
     assert any(C is not None and bool((C > 0).any()) for C in seen)
