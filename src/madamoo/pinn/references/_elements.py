@@ -17,10 +17,10 @@ Where = Callable[[Array], NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class Dirichlet:
-    """u = value on the facets whose midpoints fulfil ``on``."""
+    """u = value, a number or a function, on the facets whose midpoints fulfil ``on``."""
 
     on: Where
-    value: float = 0.0
+    value: float | Function = 0.0
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,8 @@ class _System:
                 raise ValueError(f"{condition}: no facet of the boundary fulfils 'on'")
             if isinstance(condition, Dirichlet):
                 dofs = self.basis.get_dofs(chosen).all()
-                self.fixed[dofs] = condition.value
+                value = condition.value
+                self.fixed[dofs] = value(self.points[:, dofs]) if callable(value) else value
                 held.append(dofs)
             else:
                 side = FacetBasis(mesh, element, facets=chosen)
