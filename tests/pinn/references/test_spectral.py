@@ -44,7 +44,7 @@ def test_kuramoto_sivashinsky_grows_as_its_linear_part_and_converges():
 
 
 def test_burgers_in_one_direction_is_the_travelling_front():
-    """Cole-Hopf: the front (1 - tanh((x - t / 2) / 4 nu)) / 2, and one mirrored far from it, carried across the grid."""
+    """Cole-Hopf: a front (1 - tanh((x - t / 2) / 4 nu)) / 2, and far from it one the other way round."""
     nu, length = 0.02, 4.0
 
     def front(x, t):
@@ -74,7 +74,9 @@ def test_gray_scott_without_space_is_its_ordinary_differential_equation():
 
 
 def test_heat_by_sine_series_is_exact_on_a_sine():
-    x, u = heat_with_source(lambda x, y: np.sin(PI * x) * np.sin(2 * PI * y), lambda u, x, y, t: u * 0, [0.0, 1.0], 16, 0.1, 0.1)
+    x, u = heat_with_source(
+        lambda x, y: np.sin(PI * x) * np.sin(2 * PI * y), lambda u, x, y, t: u * 0, [0.0, 1.0], 16, 0.1, 0.1
+    )
     wanted = np.exp(-0.5 * PI**2) * np.outer(np.sin(PI * x), np.sin(2 * PI * x))
     np.testing.assert_allclose(u[1], wanted, atol=1e-12)
     # and u_t = u^2 where nothing diffuses

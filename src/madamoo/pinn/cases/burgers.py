@@ -62,7 +62,7 @@ def _declare_2d(data: Data) -> tuple[Equations, Mapping[str, Constraint]]:
     return equations, constraints
 
 
-def solve_2d(data: Data, n: int = 512, step: float = 1e-3, samples: int = 64, moments: int = 11) -> Reference:
+def solve_2d(data: Data, n: int = 512, step: float = 2e-3, samples: int = 64, moments: int = 11) -> Reference:
     from ..references import burgers_2d
 
     times = np.linspace(0, 1, moments)
@@ -95,7 +95,7 @@ CASES = [
         "Burgers 2d-C",
         Rectangle((0, 0), (SIDE, SIDE)) * TimeDomain(0, 1),
         _declare_2d,
-        lambda data: data.computed("burgers2d", "n=512 step=1e-3 samples=64 moments=11 v1", lambda: solve_2d(data)),
+        lambda data: data.computed("burgers2d", "n=512 step=2e-3 samples=64 moments=11 v2", lambda: solve_2d(data)),
         "computed",
         View(("x", "y"), ({"t": 0.0}, {"t": 0.5}, {"t": 1.0}), ("u", "v")),
         outputs=("u", "v"),

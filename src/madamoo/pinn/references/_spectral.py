@@ -129,22 +129,27 @@ def burgers_2d(
 ) -> tuple[Array, Array]:
     """u_t + (u . grad) u = nu Lap u for the velocity (u, v), periodic: x [n] and (u, v) [times, 2, n, n].
 
-    Fronts have a width of about nu over the velocity; where the grid does not resolve them the highest modes are
-    damped by an exponential filter, and the error there falls with the grid's spacing only.
+    Fronts have a width of about nu over the velocity. Where the grid does not resolve them, the higher modes alone get
+    more viscosity (`Tadmor's spectral vanishing viscosity (1989) <https://doi.org/10.1137/0726003>`_): fronts are as
+    thin as the grid allows and move at the right speed, and the addition vanishes on a grid that is fine enough.
     """
     from scipy import fft
 
     x = length * np.arange(n) / n
     kx, ky = _wavenumbers(n, length)
-    keep = _dealias(n, 1.5) * np.exp(-36 * (np.maximum(abs(kx), abs(ky)) * length / (np.pi * n) * 1.5) ** 16)
+    keep = _dealias(n, 1.5)
 
     def nonlinear(v: Modes, t: float) -> Modes:
         velocity = fft.irfft2(v, (n, n))
         by_x, by_y = fft.irfft2(1j * kx * v, (n, n)), fft.irfft2(1j * ky * v, (n, n))
         return -fft.rfft2(velocity[0] * by_x + velocity[1] * by_y) * keep
 
-    linear = np.broadcast_to(-nu * (kx**2 + ky**2), (2, n, n // 2 + 1)).copy()
-    first = fft.rfft2(np.stack(start(*np.meshgrid(x, x, indexing="ij"))))
+    values = np.stack(start(*np.meshgrid(x, x, indexing="ij")))
+    extra = max(0.0, abs(values).max() * length / n - nu)
+    k = np.sqrt(kx**2 + ky**2) / (2 * np.pi / length * n / 3)  # 1 at the highest mode that is kept
+    share = np.where(k > 0.25, np.exp(-(np.minimum(k - 1, 0) ** 2) / np.maximum(k - 0.25, 1e-9) ** 2), 0.0)
+    linear = np.broadcast_to(-(nu + extra * share) * (kx**2 + ky**2), (2, n, n // 2 + 1)).copy()
+    first = fft.rfft2(values) * keep
     found = etdrk4(linear, nonlinear, first, times, step)
     return x, np.stack([fft.irfft2(v, (n, n)) for v in found])
 
