@@ -49,12 +49,15 @@ class Problem:
 
     Example: u_t = u_xx on an interval.
 
+    >>> from madamoo.pinn import FNN, IC, DirichletBC, Interval, TimeDomain
     >>> heat = Problem(
     ...     Interval(0, 1) * TimeDomain(0, 1),
     ...     lambda f: f.u_t - f.u_xx,
     ...     {"initial": IC(lambda x: torch.sin(torch.pi * x[:, :1])), "ends": DirichletBC(0.0)},
     ...     num_domain=64, num_boundary=16, num_initial=16,
-    ... )  # doctest: +SKIP
+    ... )
+    >>> list(heat.losses(FNN([2, 8, 1])))
+    ['pde', 'initial', 'ends']
     """
 
     def __init__(
