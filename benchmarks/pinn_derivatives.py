@@ -2,8 +2,8 @@
 
     python benchmarks/pinn_derivatives.py [--points 8192] [--rounds 10]
 
-Each case is timed in one process, its arms by turns, in seconds of the processor. All use the same 5x100 tanh network in
-float32 on one thread.
+Each case is timed in one process, its arms by turns, in processor time. All use the same 5x100 tanh network in float32
+on one thread.
 
 deepxde      deepxde's losses (its ``TimePDE``/``PDE`` data on the pytorch backend), then ``autograd.grad`` per loss
 reverse      ours, derivatives by nested reverse mode

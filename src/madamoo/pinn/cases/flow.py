@@ -107,8 +107,12 @@ def _declare_long(free_outlet: bool) -> Callable[[Data], tuple[Equations, Mappin
     return declare
 
 
-def solve_long(data: Data, cells: int = 32, step: float = 0.0025) -> Reference:
-    """``cells`` per unit of length; the outlet is free of stress. The first moment is left out: its pressure jumps."""
+def solve_long(data: Data, cells: int = 24, step: float = 0.0025) -> Reference:
+    """``cells`` per unit of length in the mean; the outlet is free of stress.
+
+    While the flow leaves through the inlet there is a layer of about 0.005 along it, so cells are smaller there. The first
+    moment is left out: its pressure jumps.
+    """
     from ..references import channel_flow, square_mesh
 
     def velocity(x: Array, t: float) -> Array:
@@ -119,7 +123,7 @@ def solve_long(data: Data, cells: int = 32, step: float = 0.0025) -> Reference:
         return np.stack([0 * x[0], -np.sin(PI * x[0]) * np.sin(PI * x[1]) * math.sin(PI * t)])
 
     times = np.linspace(0, 5, 51)
-    mesh = square_mesh((0, 0), (2, 1), (2 * cells, cells))
+    mesh = square_mesh((0, 0), (2, 1), (2 * cells, cells), grading=2.5)
     points, values = channel_flow(mesh, lambda x: x[0] < 2 - NEAR, velocity, force, NU, list(times), step)
     return in_time(points, times[1:], values[1:])
 
@@ -127,7 +131,7 @@ def solve_long(data: Data, cells: int = 32, step: float = 0.0025) -> Reference:
 CAVITY = Rectangle((0, 0), (1, 1))
 STEP = Polygon([(0, 0), (4, 0), (4, 2), (2, 2), (2, 1), (0, 1)])
 CHANNEL = Rectangle((0, 0), (2, 1)) * TimeDomain(0, 5)
-LONG = "cells=32 step=0.0025 v1"
+LONG = "cells=24 step=0.0025 v2"
 MOMENTS = ({"t": 0.5}, {"t": 2.5}, {"t": 4.9})
 
 CASES = [

@@ -34,11 +34,18 @@ class Robin:
 Condition = Dirichlet | Robin
 
 
-def square_mesh(low: Sequence[float], high: Sequence[float], cells: Sequence[int]) -> Any:
-    """A rectangle cut in ``cells`` rectangles per side, two triangles each."""
+def square_mesh(low: Sequence[float], high: Sequence[float], cells: Sequence[int], grading: float = 0.0) -> Any:
+    """A rectangle cut in ``cells`` rectangles per side, two triangles each.
+
+    With ``grading`` the last cell along the first axis is exp(grading) times as long as the first, nearly.
+    """
     from skfem import MeshTri
 
-    return MeshTri.init_tensor(*(np.linspace(a, b, n + 1) for a, b, n in zip(low, high, cells, strict=True)))
+    sides = [np.linspace(a, b, n + 1) for a, b, n in zip(low, high, cells, strict=True)]
+    if grading:
+        share = np.expm1(grading * np.linspace(0, 1, cells[0] + 1)) / np.expm1(grading)
+        sides[0] = low[0] + (high[0] - low[0]) * share
+    return MeshTri.init_tensor(*sides)
 
 
 def disk_mesh(low: Sequence[float], high: Sequence[float], disks: Sequence[Sequence[float]], size: float) -> Any:
