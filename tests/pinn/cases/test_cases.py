@@ -274,7 +274,7 @@ def coarse():
         "poisson2d-many-area": (poisson.solve_blocks, [{"cells": 10}, {"cells": 20}, {"cells": 40}], 1e-3),
         "heat2d-varying": (heat.solve_varying, [{"cells": 8, "step": 0.1}, {"cells": 16, "step": 0.1}], 0.5),
         "heat2d-complex": (heat.solve_plate, [{"size": size, "step": 0.1} for size in (2.0, 1.0)], 2e-3),
-        "ns2d-long": (flow.solve_long, [{"cells": cells, "step": 0.02} for cells in (2, 4, 8)], 0.2),
+        "ns2d-long": (flow.solve_long, [{"cells": cells, "step": 0.01} for cells in (2, 4, 8)], 0.1),
         "ns2d-step-free": (flow.solve_step, [{"cells": 4}, {"cells": 8}], 0.1),
         "wave2d-heterogeneous": (wave.solve_medium, [{"n": 51}, {"n": 102}], 0.02),
         "kuramoto-sivashinsky": (chaotic.solve_ks, [{"n": 128, "step": 1e-3}, {"n": 256, "step": 1e-3}], 0.1),

@@ -110,8 +110,8 @@ def _declare_long(free_outlet: bool) -> Callable[[Data], tuple[Equations, Mappin
 def solve_long(data: Data, cells: int = 24, step: float = 0.0025) -> Reference:
     """``cells`` per unit of length in the mean; the outlet is free of stress.
 
-    While the flow leaves through the inlet there is a layer of about 0.005 along it, so cells are smaller there. The first
-    moment is left out: its pressure jumps.
+    While the flow leaves through the inlet there is a layer of about 0.005 along it, so cells are smaller there. The
+    first moment is left out: its pressure jumps.
     """
     from ..references import channel_flow, square_mesh
 
