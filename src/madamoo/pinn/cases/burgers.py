@@ -102,6 +102,6 @@ CASES = [
         multiplier=4,
         files=("regenerated_inputs.npz",),
         note="PINNacle's initial values are not at hand: these are regenerated Fourier coefficients. The fronts are "
-        "thinner than the grid of the reference, which is good to a few per cent after they form.",
+        "thinner than the grid of the reference, which is good to about 5 per cent after they form.",
     ),
 ]
