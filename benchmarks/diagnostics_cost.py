@@ -2,7 +2,7 @@
 
     python benchmarks/diagnostics_cost.py [--width 256] [--batch 128] [--blocks 20] [--cpu]
 
-An MLP with seven objectives, under LS (one backward pass a step otherwise, so the worst case) and under CAGrad (seven
+An MLP with seven objectives, under LS (one backward pass per step otherwise, so the worst case) and under CAGrad (seven
 anyway). Steps with and without take turns in one process and one thread; the ratio is that of the times of ``every``
 steps, the median over blocks of so many, and must stay below 1.05. The other columns are medians over single steps, in
 milliseconds. With --cpu they are CPU times, for a machine that is busy otherwise.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from madamoo import PreferenceMetric
 from madamoo.direction import Direction
-from madamoo.metric import Measurement
+from madamoo.gradients import Block, Layout
 
 MOST_BYTES = 6e9
 SIZES = (100_000, 1_000_000, 10_000_000, 30_000_000)
@@ -58,21 +58,23 @@ def _metric_step(case: Case, param: Tensor) -> tuple[Step, PreferenceMetric]:
     rows = torch.randn(case.count, case.size)
     weights = tuple(1.0 / case.count for _ in range(case.count))
     metric = PreferenceMetric(case.estimator, rampup=0)
-    x = Direction((param,), rows.mean(0), weights, tuple(range(case.count)), rows, complete=True)
-
-    if case.estimator == "pair":  # all averages, as they are once every pair has been drawn
-        metric.update(x, BETA, Measurement("full", True))
+    block = Block((param,))
+    layout, everyone = Layout(blocks=[block]), range(case.count)
+    x = Direction(block, rows.mean(0), weights, tuple(everyone), rows, complete=True)
 
     def step() -> None:
-        measurement = metric.measure(case.estimator, range(case.count))
+        measurement = metric.measure(case.count, static=case.estimator == "collapsed")
         y = x
-        if measurement.pair is not None:  # what the gradients room hands over: two rows, and the rest in d
-            keys = tuple(sorted(set(measurement.pair)))
-            y = Direction(x.params, x.d, weights, keys, rows[keys[0] :: max(keys[-1] - keys[0], 1)][: len(keys)], False)
+        if measurement.drawn is not None:  # what the gradients room hands over: two rows, and the rest in d
+            i, j = measurement.drawn
+            y = Direction(block, x.d, weights, (i,) if i == j else (i, j), rows[[i] if i == j else [i, j]], False)
+        measurement = metric.settle(measurement, weights, everyone, [y], layout)
         metric.precondition(y, BETA, measurement)
-        metric.update(y, BETA, measurement)
-        metric.end_update(measurement, weights, range(case.count))
+        metric.commit(measurement, [(y, BETA)], weights, everyone)
 
+    if case.estimator == "pair":  # all averages, as they are once every pair has been drawn
+        while max((len(a.pairs) for a in metric.averages), default=0) < case.averages:
+            step()
     return step, metric
 
 

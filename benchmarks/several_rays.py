@@ -1,6 +1,6 @@
 """Several preferences in one step: one sample of the averages for all of them together, or one for each ray?
 
-``pareto.merge`` makes of W rays one row an objective, and the metric sees one sample a step. The other way is ray by
+``pareto.merge`` makes of W rays one row per objective, and the metric sees one sample per step. The other way is ray by
 ray: update the averages with each ray's gradients (decay beta^(1/W), so that a step forgets as much), divide each ray's
 direction by the root of its own curvature, and add up. This trains both, and Adam, on the same seeds and prints the
 hypervolumes::

@@ -3,7 +3,7 @@
     python benchmarks/speed.py [--threads 2] [--rounds 60] [--cpu] [--only "SARCOS MLP"] [--out results/speed]
 
 All arms take turns in one process, in random order, and the figures are ratios of their means. Ramp-ups are over
-(``rampup=0``). "bare" is a forward pass, one backward pass an objective and Adam's step, and nothing made of the rows.
+(``rampup=0``). "bare" is a forward pass, one backward pass per objective and Adam's step, and nothing made of the rows.
 With --cpu the times are CPU times, for a machine that is busy otherwise: give --threads 1 then, since a thread that
 waits for another counts as busy. Writes a table (.md) and a plot (.svg).
 """

@@ -50,7 +50,7 @@ def plain(problem: Problem) -> Arm:
 
 
 def bare(problem: Problem) -> Arm:
-    """One backward pass an objective and nothing made of them: what no gradient-balancing step can go below."""
+    """One backward pass per objective and nothing made of them: what no gradient-balancing step can go below."""
     adam, params = _adam(problem), problem.params
 
     def step() -> None:
@@ -158,7 +158,6 @@ def arms(name: str, chosen: tuple[str, ...] = SOLVERS, peers: bool = True) -> It
         if solver in ("uw", "cagrad"):
             yield f"{solver} MAdam separable", ours(build(name), solver, _metric(estimator="separable"))
         if solver in ("cagrad", "mgda"):
-            yield f"{solver} Adam together", ours(build(name), solver, None, features=True)
             yield f"{solver} Adam gram=features", ours(build(name), solver, None, features=True, gram="features")
         if solver in TORCHJD and peers:
             yield f"{solver} TorchJD", torchjd_rows(build(name), solver)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .gradients import REST, Rows, sizes_of, spread
+from .gradients import Block, HeadRows, Rows
 
 
 @dataclass(frozen=True)
@@ -17,17 +17,18 @@ class Direction:
     """What is known of a block of parameters in one step; the metric needs nothing else.
 
     ``weights`` are those that made ``d``, for all C objectives: lambda, or ones for a head under a gradient-balancing
-    solver. ``rows`` are the gradients of the objectives ``keys``; both may be fewer than C, or none; ``owners`` are
-    those of :class:`Rows`. ``complete`` says that nothing else is in ``d``. ``mask``, if there is one, holds a factor
-    for each coordinate of each row: the weights of a solver that works coordinate by coordinate. ``memo`` is for what
-    ``backward`` computes of the rows and ``step`` needs again.
+    solver. ``rows`` are the gradients of the ``objectives``, which may be fewer than C, or none. In a block of heads
+    ``owners`` has the objective of each parameter, and ``rows`` is the one row of their own gradients, or empty.
+    ``complete`` says that nothing else is in ``d``. ``mask``, if there is one, holds a factor for each coordinate of
+    each row: the weights of a solver that works coordinate by coordinate. ``memo`` is for what ``backward`` computes of
+    the rows and ``step`` needs again.
     """
 
-    params: tuple[Tensor, ...]
+    block: Block
     d: Tensor  # [entries of all parameters]
     weights: tuple[float, ...]
-    keys: tuple[int, ...]
-    rows: Tensor  # [len(keys), entries]
+    objectives: tuple[int, ...]
+    rows: Tensor  # [objectives, entries]; [1, entries] or [0, entries] for heads
     complete: bool
     mask: Tensor | None = None
     owners: tuple[int, ...] = ()
@@ -35,7 +36,7 @@ class Direction:
 
     def scaled(self, factor: float) -> Direction:
         """The same with all gradients multiplied by ``factor``."""
-        return self if factor == 1.0 else replace(self, d=self.d * factor, rows=self.rows * factor, memo={})
+        return replace(self, d=self.d * factor, rows=self.rows * factor, memo={})
 
     def part(self, columns: slice) -> Direction:
         """What is known of some coordinates."""
@@ -44,26 +45,35 @@ class Direction:
 
     def by_objective(self) -> Iterator[tuple[int, Tensor]]:
         """The gradients piece by piece, each with its objective; one may have several pieces."""
-        if self.owners:
-            yield from zip(self.owners, self.rows[0].split(sizes_of(self.params)), strict=True)
+        if self.owners and self.block.owner is None:
+            for row in self.rows:
+                yield from zip(self.owners, row.split(self.block.sizes), strict=True)
+        elif self.owners:
+            yield from zip(self.owners, self.rows, strict=False)
         else:
-            yield from zip(self.keys, self.rows, strict=True)
+            yield from zip(self.objectives, self.rows, strict=True)
 
 
 def combine(rows: Rows, weights: Sequence[float], dtype: torch.dtype, mask: Tensor | None = None) -> Direction:
-    """d = sum_i weights_i g_i for one block, computed in ``dtype``; a REST row has its weights in it already."""
-    stack = rows.stack.to(dtype)
-    if rows.owners:
-        own = [weights[i] for i in rows.owners]
-        d = stack[0] if all(w == 1.0 for w in own) else stack[0] * spread(own, sizes_of(rows.params), stack)
-        return Direction(rows.params, d, tuple(weights), rows.keys, stack, complete=True, owners=rows.owners)
-    masked = stack if mask is None else mask * stack
-    coefficients = [1.0 if key == REST else weights[key] for key in rows.keys]
+    """d = sum_i weights_i g_i for one block, computed in ``dtype``; a rest has its weights in it already."""
+    block, stack = rows.block, rows.stack.to(dtype)
+    if isinstance(rows, HeadRows):
+        rest = None if rows.rest is None else rows.rest.to(dtype)
+        d = rest
+        if len(stack):
+            own = [weights[i] for i in block.owners]
+            masked = stack[0] if mask is None else mask[0] * stack[0]
+            d = masked if all(w == 1.0 for w in own) else masked * block.spread(own, stack)
+            d = d if rest is None else d + rest
+        assert d is not None
+        return Direction(block, d, tuple(weights), (), stack, rest is None, mask, block.owners)
+    masked = stack
+    if mask is not None:
+        masked = torch.cat([mask * stack[:-1], stack[-1:]]) if rows.has_rest else mask * stack
+    coefficients = [weights[i] for i in rows.objectives] + [1.0] * rows.has_rest
     d = masked[0] if coefficients == [1.0] else stack.new_tensor(coefficients) @ masked
-    single = [k for k, key in enumerate(rows.keys) if key != REST]
-    complete = len(single) == len(rows.keys)
-    keys = tuple(rows.keys[k] for k in single)
-    return Direction(rows.params, d, tuple(weights), keys, stack if complete else stack[single], complete, mask)
+    single = stack[:-1] if rows.has_rest else stack
+    return Direction(block, d, tuple(weights), rows.objectives, single, not rows.has_rest, mask)
 
 
 def clip_factor(directions: Sequence[Direction], max_norm: float | None) -> float:

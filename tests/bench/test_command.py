@@ -200,7 +200,7 @@ def test_ablation_runs_its_variants_once_and_prints_a_table(tmp_path):
     command = ["ablation", TOY, "--solver", "uw", "--seeds", "0", "--epochs", "1", "--engine", "serial"]
     first = call(*command, "--results", tmp_path)
     assert "13 runs, 0 done, 13 to do" in first.stderr
-    for label in ("paper's form", "without pair sampling", "Adam twice (control)", "error"):
+    for label in ("paper's form", "without pair sampling", "control (marginal)", "error"):
         assert label in first.stdout
     again = call(*command, "--results", tmp_path, "--format", "json")
     assert "13 done, 0 to do" in again.stderr and len(json.loads(again.stdout)) == 13

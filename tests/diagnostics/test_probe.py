@@ -293,8 +293,8 @@ def test_the_trainable_parameters_may_change():
     [
         (lambda net: "adam", {}, TypeError, "torch optimizer"),
         (lambda net: AdaTask(net.parameters()), {}, TypeError, "AdaTask"),
-        (lambda net: torch.optim.LBFGS(net.parameters()), {}, ValueError, "once a step"),
-        (lambda net: MultiObjective(torch.optim.LBFGS(net.parameters())), {}, ValueError, "once a step"),
+        (lambda net: torch.optim.LBFGS(net.parameters()), {}, ValueError, "once per step"),
+        (lambda net: MultiObjective(torch.optim.LBFGS(net.parameters())), {}, ValueError, "once per step"),
         (wrap, {"every": 0}, ValueError, "every must be"),
         (wrap, {"every": 2.5}, ValueError, "every must be"),
         (wrap, {"keep": 0}, ValueError, "keep must be"),

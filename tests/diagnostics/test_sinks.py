@@ -16,16 +16,14 @@ def run(sinks, steps=5, start=0, **options):
     return probe
 
 
-@pytest.mark.parametrize("many", [True, False])
-@pytest.mark.parametrize("as_text", [True, False])
-def test_a_folder_gives_back_what_was_measured(tmp_path, many, as_text):
-    folder = tmp_path / "runs" / "mine"
-    sink = str(folder) if as_text else folder
-    probe = run([sink] if many else sink)
-    assert diagnostics.read(folder) == diagnostics.read(folder / "diagnostics.jsonl") == list(probe.rows)
-    assert len(probe.rows) == 3
-    lines = (folder / "diagnostics.jsonl").read_text().splitlines()
-    assert [json.loads(line, parse_constant=pytest.fail)["step"] for line in lines] == [0, 2, 4]
+def test_a_folder_gives_back_what_was_measured(tmp_path):
+    for k, wrapped in enumerate((str, lambda folder: [folder])):
+        folder = tmp_path / "runs" / str(k)
+        probe = run(wrapped(folder))
+        assert diagnostics.read(folder) == diagnostics.read(folder / "diagnostics.jsonl") == list(probe.rows)
+        assert len(probe.rows) == 3
+        lines = (folder / "diagnostics.jsonl").read_text().splitlines()
+        assert [json.loads(line, parse_constant=pytest.fail)["step"] for line in lines] == [0, 2, 4]
 
 
 def test_each_row_is_in_the_file_before_the_next_step(tmp_path):
@@ -42,10 +40,48 @@ def test_a_resumed_run_appends_even_after_half_a_line(tmp_path):
     with (tmp_path / "diagnostics.jsonl").open("a") as file:
         file.write('{"step": 5, "los')
     second = run(tmp_path, start=6)
-    with pytest.warns(UserWarning, match="line 4 is no row"):
+    with pytest.warns(UserWarning, match="line 4 is not complete"):
         rows = diagnostics.read(tmp_path)
     assert rows == [*first.rows, *second.rows]
     assert [r["step"] for r in rows] == [0, 2, 4, 6, 8, 10]
+
+
+def test_runs_in_one_file_are_kept_apart(tmp_path):
+    first, second = run(tmp_path, steps=9), run(tmp_path)
+    assert diagnostics.read_runs(tmp_path) == ([list(first.rows), list(second.rows)], [])
+    for which, probe in ((-1, second), (0, first)):
+        with pytest.warns(UserWarning, match=f"there are 2 runs, and these are the rows of run {which % 2}: choose"):
+            assert diagnostics.read(tmp_path, run=which) == list(probe.rows)
+
+
+def test_a_run_resumed_from_an_earlier_checkpoint_has_each_step_once(tmp_path):
+    first = run(tmp_path, steps=9)
+    again = run(tmp_path, steps=5, start=4)
+    runs, notes = diagnostics.read_runs(tmp_path)
+    assert runs == [[*list(first.rows)[:2], *again.rows]]
+    assert notes == ["3 rows came again after the run was resumed; the later ones count"]
+
+
+def test_what_is_no_row_is_named_and_set_aside(tmp_path):
+    (good, *_) = run(tmp_path).rows
+    nested = "[" * 100_000
+    bad = {
+        "it is [], not a dictionary": [],
+        "objectives must be different names": good | {"objectives": ["a", "a", "b"]},
+        "it.step is True, not a whole number": good | {"step": True},
+        "it has no losses": {key: value for key, value in good.items() if key != "losses"},
+        "it.floored is 1000": good | {"floored": 10**400},
+        "it.effects has no euclidean": good | {"effects": {"adam": None}},
+        "one entry each": good | {"cosines": [[1.0]]},
+        "it.seconds.solver is '1', not a number": good | {"seconds": {"solver": "1"}},
+    }
+    for reason, row in bad.items():
+        (tmp_path / "diagnostics.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(good) + "\n")
+        runs, (note,) = diagnostics.read_runs(tmp_path)
+        assert runs == [[good]] and reason in note and note.startswith("line 1")
+    (tmp_path / "diagnostics.jsonl").write_text(f"{nested}\n" * 7)
+    runs, notes = diagnostics.read_runs(tmp_path)
+    assert runs == [] and len(notes) == 6 and notes[-1].startswith("2 more lines")
 
 
 def test_what_is_not_finite_is_null(tmp_path):
@@ -69,10 +105,9 @@ class Writer:
         self.scalars[tag, step] = value
 
 
-@pytest.mark.parametrize("many", [True, False])
-def test_a_writer_gets_every_number(many):
+def test_a_writer_gets_every_number():
     writer = Writer()
-    probe = run([writer] if many else writer, exact=True)
+    probe = run(writer, exact=True)
     for row in probe.rows:
         step = row["step"]
         assert writer.scalars["diagnostics/effects/adam/1", step] == row["effects"]["adam"]["1"]

@@ -139,6 +139,55 @@ def test_a_description_says_what_the_facts_say():
     assert "(b)" not in text
 
 
+def flipping(adam, preference, **changes):
+    """Rows in which the metrics flip the first objective in so many of ten steps."""
+    return [
+        row(
+            t,
+            flips={
+                name: None if count is None else {"a": t < count, "b": False}
+                for name, count in (("adam", adam), ("preference", preference))
+            },
+            **changes,
+        )
+        for t in range(10)
+    ]
+
+
+def test_the_verdict_says_which_metric_keeps_more_and_what_to_do():
+    for adam, preference, text, advice in (
+        (4, 0, "metric keeps more of what the direction promises: it flips 0 %", "Train with MAdam"),
+        (0, 4, "keeps less of what", "before you choose MAdam"),
+        (2, 2, "treat the objectives alike", "validation losses and their time per step"),
+        (4, None, "Adam's metric flips 20 %", "MAdam is worth a trial"),
+        (0, None, "little for another metric to mend", "Stay with Adam"),
+        (None, 4, "preference-conditioned metric flips 20 %", "exact=True"),
+        (None, None, "say nothing of the metrics", "exact=True"),
+    ):
+        facts = diagnostics.summary(flipping(adam, preference))
+        found, what_to_do = diagnostics.verdict(facts)
+        assert text in found and any(advice in line for line in what_to_do), (adam, preference, found, what_to_do)
+        assert diagnostics.describe(facts).endswith(f"Verdict: {found} Advice: {' '.join(what_to_do)}")
+
+
+def test_advice_is_given_where_the_numbers_ask_for_it():
+    def advice(**changes):
+        return " ".join(diagnostics.verdict(diagnostics.summary(flipping(2, 2, **changes)))[1])
+
+    plain = advice()
+    for word in ("works against", "hardly conflict", "hardly move", "at the floor", "predict"):
+        assert word not in plain
+    assert "works against b in 100 %" in advice(effects={"euclidean": {"a": 1.0, "b": -1.0}})
+    assert "hardly conflict" in advice(conflict_rate=0.0)
+    assert "Most coordinates are at the floor" in advice(floored=0.75)
+    rows = flipping(2, 2)
+    for t, one in enumerate(rows):
+        one |= {"weights": {"a": 1.0 + t / 500, "b": 1.0}, "predicted": {"a": -t, "b": t}}
+        one |= {"observed": {"a": float(t), "b": float(t)}}
+    text = " ".join(diagnostics.verdict(diagnostics.summary(rows))[1])
+    assert "The weights hardly move" in text and "predict the change of a badly" in text
+
+
 @pytest.mark.parametrize(
     "solver, estimator, options", [("ls", None, {}), ("uw", "full", {"exact": True}), ("mgda", None, {})]
 )

@@ -73,7 +73,7 @@ def test_distances_after_a_switch(phases):
 def test_shares_count_the_rates_where_a_claim_holds(phases):
     found = claims.switch_shares(phases, "none")
     assert found[STALLS] == [len(RATES), len(RATES)]
-    assert found["MAdam is nearer than Adam twice"] == [len(RATES), len(RATES)]
+    assert found["MAdam is nearer than the control"] == [len(RATES), len(RATES)]
     swapped = Phases(made_up({ADAM: 0.999, CONTROL: 0.5, MADAM: 0.1}), phases.short, phases.others, phases.ramped)
     assert claims.switch_shares(swapped, "none")[STALLS] == [0, len(RATES)]
     found = claims.phase_shares(swapped, "none")

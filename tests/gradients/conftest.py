@@ -1,16 +1,16 @@
-"""A small problem with everything that rows can be: a shared parameter, one head an objective, and one unused."""
+"""A small problem with everything that rows can be: a shared parameter, one head per objective, and one unused."""
 
 import pytest
 import torch
 
 
 @pytest.fixture
-def problem(dtype):
-    """Parameters [trunk, head 0, head 1, head 2, unused], and a function that makes the three losses anew."""
+def problem():
+    """Parameters [trunk, head 0, head 1, head 2, unused], and a function that computes the three losses."""
     generator = torch.Generator().manual_seed(0)
     shapes = [(4, 3), (3,), (3,), (3,), (2,)]
-    params = [torch.randn(shape, generator=generator, dtype=dtype).requires_grad_() for shape in shapes]
-    x = torch.randn(5, 4, generator=generator, dtype=dtype)
+    params = [torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_() for shape in shapes]
+    x = torch.randn(5, 4, generator=generator, dtype=torch.float64)
 
     def losses():
         hidden = torch.tanh(x @ params[0])
@@ -30,4 +30,14 @@ def forms():
         "stack": torch.stack,
         "dense": lambda losses: torch.stack(losses) * 1.0,
         "cat": lambda losses: torch.cat([loss.reshape(1) for loss in losses]),
+        "picked": lambda losses: list((torch.stack(losses) * 1.0).unbind()),
     }
+
+
+OPAQUE = ("dense", "cat", "picked")
+
+
+@pytest.fixture
+def opaque():
+    """The names of the forms that hide which objective reaches which parameter."""
+    return OPAQUE

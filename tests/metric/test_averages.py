@@ -1,131 +1,101 @@
-"""The fast averages equal the reference, which reads like the paper, over any sequence of steps."""
+"""The pieces from which every curvature is made: coefficients, the shrinking of large weights, and the metric."""
 
-from itertools import combinations_with_replacement
+import math
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from madamoo import PreferenceMetric
 from madamoo.direction import combine
-from madamoo.gradients import REST, Rows
-from madamoo.metric import ReferenceMetric
-
-OPTIONS = st.fixed_dictionaries(
-    {
-        "estimator": st.sampled_from(["full", "pair", "diagonal", "collapsed", "marginal"]),
-        "beta": st.sampled_from([0.0, 0.5, 0.9, 0.999]),
-        "rampup": st.sampled_from([0, 1, 4]),
-        "ramp": st.sampled_from(["largest", "matched", "paper"]),
-        "bias_correction": st.booleans(),
-        "floor": st.booleans(),
-        "normalise": st.booleans(),
-        "seed": st.integers(0, 99),
-    }
+from madamoo.gradients import Block, HeadRows, SharedRows
+from madamoo.metric._averages import (
+    all_pairs,
+    check_pairs,
+    coefficient,
+    coefficients,
+    effective_weights,
+    metric_of,
+    shrink_for,
 )
-# One step: which of the (up to four) objectives are present, and whether the solver wants all their rows anyway.
-STEP = st.tuples(st.sets(st.integers(0, 3), min_size=1), st.booleans())
+
+PARAMS = tuple(torch.empty(shape) for shape in [(2,), (3,)])
 
 
-def measured(estimator, pair, present):
-    """The entries that a step updates, in the paper's words."""
-    if estimator == "full":
-        return list(combinations_with_replacement(present, 2))
-    if estimator == "diagonal":
-        return [(i, i) for i in present]
-    return sorted({(pair[0], pair[0]), (pair[1], pair[1]), pair})
+def direction(weights, owners=()):
+    block = Block(PARAMS, owners)
+    rows = HeadRows(block, torch.ones(1, 5)) if owners else SharedRows(block, (0, 1), torch.ones(2, 5))
+    return combine(rows, weights, torch.float32)
 
 
-def run(options, steps, shape=(3, 2), every=1, dtype=torch.float64, rows_seed=0, clip=False):
-    """Both metrics over the same steps; yields what they make of the direction, and at last compares what they keep."""
-    estimator, beta = options["estimator"], options["beta"]
-    # Without the floor nothing but eps keeps rounding from being divided by: take one above it.
-    eps = 1e-16 if options["floor"] else 1e-6
-    metric = PreferenceMetric(**{**options, "beta": None}, eps=eps, every=every)
-    names = ("rampup", "ramp", "bias_correction", "floor", "normalise")
-    reference = ReferenceMetric(beta**every, eps, **{name: options[name] for name in names})
-    generator = torch.Generator().manual_seed(rows_seed)
-    param = torch.zeros(shape, dtype=dtype)
-    constant = torch.rand(4, generator=generator).tolist()
-    for t, (present, all_rows) in enumerate(steps):
-        present = sorted(present if t or estimator != "collapsed" else range(4))
-        g = torch.randn(4, *shape, generator=generator, dtype=torch.float64).to(dtype)
-        drawn = torch.randn(4, generator=generator).tolist()
-        weights = [w if i in present else 0.0 for i, w in enumerate(constant if estimator == "collapsed" else drawn)]
-        scale = 0.25 + 0.5 * (t % 2) if clip else 1.0
-        d = scale * sum(weights[i] * g[i] for i in present)
-
-        measurement = metric.measure(estimator, present)
-        active = t % every == 0
-        needed = present if all_rows else measurement.needed(present)
-        rows = {i: g[i] for i in needed}
-        if len(needed) < len(present):
-            rows[REST] = sum(weights[i] * g[i] for i in present if i not in needed)
-        stack = torch.stack(list(rows.values())).reshape(len(rows), param.numel())
-        x = combine(Rows((param,), tuple(rows), stack), weights, dtype).scaled(scale)
-        measurement = metric.settle(measurement, weights, present, [x])
-        found = metric.precondition(x, beta, measurement).view(shape)
-        metric.begin_update(measurement)
-        metric.update(x, beta, measurement)
-        metric.end_update(measurement, weights, present)
-
-        if estimator in ("collapsed", "marginal"):
-            wanted = reference.step({0: d}, [(0, 0)] if active else [], [1.0], d)
-        else:
-            pairs = measured(estimator, measurement.pair, present) if active else []
-            wanted = reference.step({i: scale * g[i] for i in needed}, pairs, weights, d)
-        yield found, wanted
-
-    (kept,) = metric.averages
-    assert dict(zip(kept.pairs, kept.n, strict=True)) == reference.n
-    for pair, scale, F in zip(kept.pairs, kept.scale, kept.F, strict=True):
-        torch.testing.assert_close(scale * F.view(shape), reference.F[pair])
+def test_pairs():
+    assert all_pairs([2, 0, 1]) == [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)] and all_pairs([]) == []
+    check_pairs([[0, 0], [0, 3], (2, 2)])
+    for pair in ([-1, 0], [1, 0], [-2, -2], [0], [0, 1, 2]):
+        with pytest.raises(ValueError, match="have the pair"):
+            check_pairs([[0, 0], pair])
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
-@given(options=OPTIONS, steps=st.lists(STEP, min_size=1, max_size=8), clip=st.booleans(), rows=st.integers(0, 2**32))
-def test_equals_the_reference(options, steps, clip, rows):
-    for found, wanted in run(options, steps, clip=clip, rows_seed=rows):
-        torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
+def test_what_multiplies_an_average():
+    weights = [0.5, -2.0, 4.0]
+    assert coefficient((1, 1), weights, 0.5, 1e30) == 8.0
+    assert (
+        coefficient((0, 1), weights, 1.0, 1e30) == coefficient((1, 0), weights, 1.0, 1e30) == -2.0
+    )  # twice: F_ij, F_ji
+    assert coefficient((2, 2), weights, 1.0, 10.0) == 10.0 and coefficient((1, 2), weights, 1.0, 10.0) == -10.0
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
-@given(options=OPTIONS, steps=st.lists(STEP, min_size=1, max_size=8), every=st.integers(2, 4))
-def test_equals_the_reference_when_measured_now_and_then(options, steps, every):
-    options = {**options, "floor": False}  # the floor's own beta is the step's, not the measurement's
-    for found, wanted in run(options, steps, every=every):
-        torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
+def test_what_multiplies_the_averages_of_a_block():
+    """One number per pair, or one per parameter in a block of heads; with norms, those stand before the weights."""
+    x, bias = direction([0.5, -2.0]), {(0, 0): 0.5, (0, 1): 1.0, None: 0.25}
+    assert coefficients(x, [(0, 0), (0, 1)], (), None, bias, 1.0) == [0.5, -2.0]
+    assert coefficients(x, [(0, 0), (0, 1)], (), None, bias, 0.5) == [0.125, -0.5]
+    assert coefficients(x, [(0, 1)], (), {0: 3.0}, bias, 1.0) == [0.0]  # the norm of the other was never measured
+    assert coefficients(direction([0.5, -2.0], (1, 0)), [None], (1, 0), None, bias, 1.0) == [16.0, 1.0]
+    assert coefficients(direction([0.5, -2.0], (1, 0)), [], (1, 0), None, bias, 1.0) == []
+    assert effective_weights(x, {1: 3.0}) == [0.0, -6.0] and effective_weights(x, None) == (0.5, -2.0)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
-@given(options=OPTIONS, steps=st.lists(STEP, min_size=1, max_size=8))
-def test_equals_the_reference_in_float32(options, steps):
-    for found, wanted in run({**options, "floor": True}, steps, dtype=torch.float32):
-        torch.testing.assert_close(found, wanted, rtol=2e-2, atol=1e-3)
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(weights=st.lists(st.floats(-1e30, 1e30), min_size=2, max_size=2), norm=st.none() | st.floats(0, 1e19))
+def test_large_weights_are_shrunk_by_a_power_of_two(weights, norm):
+    norms = None if norm is None else {0: norm, 1: norm}
+    found = shrink_for(direction(weights), norms)
+    total = sum(abs(w) for w in weights) * (1.0 if norm is None else norm)
+    assert math.frexp(found)[0] == 0.5 and found <= 1.0
+    assert total * found <= 4.0 * (1 + 1e-12)
+    assert found == 1.0 or total * found > 2.0 * (1 - 1e-12)  # no more than needed
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (0,), (2, 1, 3)], ids=str)
-@pytest.mark.parametrize("normalise", [False, True])
-@pytest.mark.parametrize("estimator", ["full", "pair", "diagonal", "collapsed", "marginal"])
-def test_parameters_of_any_shape(estimator, normalise, shape):
-    names = {"beta": 0.9, "rampup": 2, "ramp": "matched", "bias_correction": True, "floor": True, "seed": 0}
-    steps = [({0, 1, 3}, False), ({0, 1, 3}, True), ({2}, True), ({0, 1, 2, 3}, False)]
-    for found, wanted in run({"estimator": estimator, "normalise": normalise, **names}, steps, shape=shape):
-        torch.testing.assert_close(found, wanted)
+def test_weights_up_to_four_are_left_alone():
+    assert shrink_for(direction([4.0, 0.0]), None) == shrink_for(direction([-2.0, 2.0]), None) == 1.0
+    assert shrink_for(direction([4.0, 1e-3]), None) == 0.5 and shrink_for(direction([1.0, 0.0]), {0: 8.0}) == 0.5
 
 
-def test_precondition_leaves_no_trace():
-    metric = PreferenceMetric("full", rampup=0)
-    param, g = torch.zeros(3), torch.tensor([[1.0, 2.0, 3.0], [0.5, 0.0, -1.0]])
-    x = combine(Rows((param,), (0, 1), g), (1.0, 1.0), torch.float32)
-    for _ in range(3):
-        measurement = metric.measure("full", (0, 1))
-        before = x.d.clone(), g.clone(), [(a, a.F.clone(), list(a.n)) for a in metric.averages]
-        outs = [metric.precondition(x, 0.9, measurement) for _ in range(2)]
-        assert torch.equal(*outs)
-        assert torch.equal(x.d, before[0]) and torch.equal(g, before[1])
-        for averages, F, n in before[2]:
-            assert torch.equal(averages.F, F) and averages.n == n
-        metric.update(x, 0.9, measurement)
-        metric.end_update(measurement, (1.0, 1.0), (0, 1))
+@pytest.mark.parametrize("ramp", ["largest", "matched", "paper"])
+def test_the_metric_from_its_curvature(ramp):
+    """Per tensor, with loops: M = alpha sqrt(max(C, floor d^2) + eps) + (1 - alpha) s."""
+    generator = torch.Generator().manual_seed(0)
+    sizes, eps = [3, 0, 1, 4], 1e-3
+    for alpha in (0.0, 0.25, 1.0):
+        for floor in (None, 0.0, 0.1):
+            d, C = torch.randn(2, 8, generator=generator, dtype=torch.float64)
+            C = C.abs() if floor is None else C  # None says that it is above the floor
+            wanted, start = [], 0
+            for size in sizes:
+                roots = []
+                for k in range(start, start + size):
+                    least = -math.inf if floor is None else floor * float(d[k]) ** 2
+                    roots.append(math.sqrt(max(float(C[k]), least) + eps))
+                start += size
+                s = {"largest": max, "matched": lambda r: sum(r) / len(r), "paper": lambda r: 0.5}[ramp](roots or [0.0])
+                wanted += [alpha * root + (1 - alpha) * s for root in roots]
+            found = metric_of(d, C.clone(), sizes, floor=floor, eps=eps, alpha=alpha, ramp=ramp, unit=0.5)
+            torch.testing.assert_close(found, torch.tensor(wanted, dtype=torch.float64))
+
+
+def test_without_an_average_there_is_no_curvature():
+    d = torch.tensor([3.0, 0.0])
+    found = metric_of(d, None, [2], floor=0.25, eps=1e-2, alpha=1.0, ramp="largest")
+    torch.testing.assert_close(found, torch.tensor([2.26, 0.01]).sqrt())
+    assert d.tolist() == [3.0, 0.0]

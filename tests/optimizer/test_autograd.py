@@ -2,10 +2,14 @@
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from helpers import Net, close_params, metric, same, same_params, train, wrap
+from helpers import Net, close_params, metric, same, same_params, snapshot, train, wrap
 from madamoo import MAdam, MultiObjective, PreferenceMetric, solvers
+from optimizer.cover import KINDS, sgd
 
 
 @pytest.fixture
@@ -71,7 +75,7 @@ def test_a_static_preference_costs_one_buffer_a_parameter():
     net = Net(7)
     opt = MAdam(net.parameters())
     train(net, opt, 3)
-    assert all(opt.metric.averages[p].F.shape == (1, p.numel()) for p in net.parameters())
+    assert all(len(a.F) == 1 for a in opt.metric.averages)
     assert sum(a.F.numel() for a in opt.metric.averages) == sum(p.numel() for p in net.parameters())
     assert opt.run.pending is None  # nothing of the step is left
 
@@ -98,14 +102,24 @@ def test_checkpointed_activations_change_nothing(solver, estimator, part):
     assert same_params(*nets)
 
 
+@pytest.mark.parametrize("later", [0, 2])
 @pytest.mark.parametrize("part", ["trunk", "heads"])
-@pytest.mark.parametrize("solver", ["cagrad", "ls"])
-def test_reentrant_checkpoints_give_the_advice(solver, part):
-    """Never a silent None: autograd does not look for parameters inside such a checkpoint."""
-    net = Checkpointed(part, use_reentrant=True)
-    opt = wrap(net, solver)
-    with pytest.raises(RuntimeError, match="use_reentrant=False"):
-        opt.backward(net.losses(0))
+def test_reentrant_checkpoints_give_the_advice(part, later):
+    """Never a silent None, in the first step or later: autograd does not look for parameters inside."""
+    for solver, estimator in KINDS[:6]:
+        net = Checkpointed(part)
+        opt = wrap(net, solver, estimator)
+        train(net, opt, later)
+        net.use_reentrant = True
+        before = snapshot(net, opt)
+        opt.zero_grad()
+        with pytest.raises(RuntimeError, match="use_reentrant=False"):
+            opt.backward(net.losses(2))
+        assert same(before, snapshot(net, opt))
+        net.use_reentrant = False
+        penalty = checkpoint(net.trunk, torch.ones(2, 4, dtype=torch.float64).requires_grad_(), use_reentrant=True)
+        with pytest.raises(RuntimeError, match="use_reentrant=False"):
+            opt.backward(net.losses(2), extra=penalty.sum())
 
 
 def test_the_graph_is_kept_on_request():
@@ -135,10 +149,6 @@ def donated_buffers():
     config.donated_buffer = before
 
 
-def sgd(net):
-    return torch.optim.SGD(net.parameters(), lr=1e-2)
-
-
 @pytest.mark.usefixtures("donated_buffers")
 @pytest.mark.parametrize(
     "backend, solver, estimator",
@@ -155,11 +165,12 @@ def test_a_compiled_model_trains_as_it_is(backend, solver, estimator):
         opt.backward([net.losses(0)[0], None, None])
         opt.step()
         train(net, opt, 4, start=1)
-        runs.append((net, [opt.run.reach[p] for p in net.parameters()]))
+        runs.append((net, [opt.run.layout.reach[p] for p in net.parameters()]))
     close_params(runs[0][0], runs[1][0], rtol=1e-4, atol=1e-5)
     assert runs[0][1] == runs[1][1]  # heads are told apart
 
 
+@pytest.mark.filterwarnings("ignore:a batch lacks objectives")
 @pytest.mark.parametrize("solver, estimator", [("cagrad", "full"), ("uw", "pair"), ("ls", "collapsed"), ("ls", None)])
 def test_the_head_of_a_missing_objective_rests_in_a_compiled_model_too(solver, estimator):
     """Behind a compiled graph its gradient is zero, not None: momentum and weight decay must not act on it."""
@@ -173,3 +184,45 @@ def test_the_head_of_a_missing_objective_rests_in_a_compiled_model_too(solver, e
     opt.backward([a, None, c])
     opt.step()
     assert same(before, list(net.heads[1].parameters()))
+
+
+class Switched(nn.Module):
+    """Two losses in one vector, on a trunk and heads; a switch turns all gradients of the first layer to zero."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.trunk = nn.Linear(4, 4).double(), nn.Linear(4, 3).double()
+        self.heads = nn.ModuleList(nn.Linear(3, 1) for _ in range(3)).double()
+
+    def losses(self, t, on):
+        x = torch.randn(6, 4, generator=torch.Generator().manual_seed(t), dtype=torch.float64)
+        h = torch.tanh(self.trunk(x + on * self.first(x)))
+        return (torch.cat([head(h) for head in self.heads], 1) - 1).square().mean(0)
+
+
+@given(
+    present=st.lists(st.sampled_from([(0,), (1,), (0, 2), (0, 1), (1, 2), (0, 1, 2)]), min_size=1, max_size=4),
+    case=st.sampled_from([("cagrad", "full"), ("uw", "diagonal"), ("rlw", "separable"), ("mgda", None)]),
+)
+@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+def test_a_zero_gradient_stays_zero_where_a_present_objective_is_known_to_reach(present, case):
+    """None would stop momentum and weight decay; what only the missing objectives reach rests."""
+    net = Switched()
+    opt = wrap(net, *case)
+    for on in (1.0, 1.0):
+        opt.zero_grad()
+        opt.backward(list(net.losses(0, on)))  # entries of one vector: the graph does not show what they reach
+        opt.step()
+    for t, here in enumerate(present, start=1):
+        before = [p.clone() for p in net.parameters()]
+        opt.zero_grad()
+        opt.backward([loss if i in here else None for i, loss in enumerate(net.losses(t, 0.0))])
+        for p in net.first.parameters():
+            assert p.grad is not None and not p.grad.any()
+        opt.step()
+        after = list(net.parameters())
+        assert not any(torch.equal(a, b) for a, b in zip(before[:2], after[:2], strict=True))  # decay and momentum
+        for i, head in enumerate(net.heads):
+            rests = [torch.equal(a, b) for a, b in zip(before[4 + 2 * i : 6 + 2 * i], head.parameters(), strict=True)]
+            assert rests == [i not in here] * 2

@@ -45,12 +45,13 @@ def _lbfgs_step(opt, x, spoil=1.0):
 
 
 @pytest.mark.parametrize("search", [None, "strong_wolfe"])
-def test_lbfgs_minimises_the_weighted_sum(search, dtype):
-    x = torch.full((4,), 3.0, dtype=dtype, requires_grad=True)
-    opt = MultiObjective(torch.optim.LBFGS([x], line_search_fn=search), solvers.LS())
-    for _ in range(5):
-        _lbfgs_step(opt, x)
-    torch.testing.assert_close(x.detach(), torch.full((4,), 0.5, dtype=dtype), rtol=0, atol=1e-3)
+def test_lbfgs_minimises_the_weighted_sum(search):
+    for dtype in (torch.float32, torch.float64):
+        x = torch.full((4,), 3.0, dtype=dtype, requires_grad=True)
+        opt = MultiObjective(torch.optim.LBFGS([x], line_search_fn=search), solvers.LS())
+        for _ in range(5):
+            _lbfgs_step(opt, x)
+        torch.testing.assert_close(x.detach(), torch.full((4,), 0.5, dtype=dtype), rtol=0, atol=1e-3)
 
 
 @pytest.mark.filterwarnings("ignore:.*is not finite")
@@ -66,7 +67,16 @@ def test_lbfgs_does_not_move_on_a_loss_that_is_nan(search):
     torch.testing.assert_close(x.detach(), torch.full((4,), 0.5), rtol=0, atol=1e-3)
 
 
-@pytest.mark.parametrize("pieces", [(solvers.LS(), PreferenceMetric()), (solvers.RLW(), None), (solvers.MGDA(), None)])
-def test_lbfgs_with_a_metric_or_restless_weights_is_refused(pieces):
-    with pytest.raises(ValueError, match="LBFGS"):
-        MultiObjective(torch.optim.LBFGS(Net().parameters()), *pieces)
+def test_lbfgs_with_a_metric_or_weights_that_change_is_refused():
+    for pieces in [(solvers.LS(), PreferenceMetric()), (solvers.RLW(), None), (solvers.MGDA(), None)]:
+        with pytest.raises(ValueError, match=r"LBFGS.*metric=None and a static solver"):
+            MultiObjective(torch.optim.LBFGS(Net().parameters()), *pieces)
+
+
+def test_lbfgs_without_a_closure_is_told_what_to_write():
+    x = torch.full((4,), 3.0, requires_grad=True)
+    opt = MultiObjective(torch.optim.LBFGS([x]))
+    opt.backward(_quadratics(x))
+    with pytest.raises(TypeError, match=r"opt\.step\(closure\), where the closure calls .*opt\.backward\(losses\)"):
+        opt.step()
+    assert torch.equal(x, torch.full((4,), 3.0))

@@ -12,14 +12,13 @@ from torch import nn
 
 from helpers import Net, estimators, preference, same
 from madamoo import MultiObjective, PreferenceMetric, solvers
-from madamoo.gradients import OWN
+from madamoo.gradients import HeadRows
 from madamoo.metric import _preference
 
 COUNT = 4
 ALL = tuple(range(COUNT))
-DRAWING = ("pair", "separable_pair")  # heads whose objective is not drawn rest
-SOLVERS = ("ls", "uw", "cagrad", "epo")  # constant, restless; weights of one on heads; a Gram matrix with heads in it
-CASES = [(solver, estimator) for solver in SOLVERS for estimator in estimators(solver)]
+# Constant weights, weights that move, weights of one on heads, a Gram matrix with heads in it.
+CASES = [*(("uw", e) for e in estimators("uw")), ("ls", "collapsed"), ("cagrad", "full"), ("epo", "diagonal")]
 
 
 class Heads(Net):
@@ -63,7 +62,8 @@ def train(net, opt, batches, start=0, parts=1):
 
 def blocks(net, opt):
     """How many blocks the heads are in."""
-    return len({id(opt.run.blocks[p]) for p in net.heads.parameters() if p in opt.run.blocks})
+    of = {p: block for block in opt.run.layout.blocks for p in block.params}
+    return len({id(of[p]) for p in net.heads.parameters() if p in of})
 
 
 def averages(net, opt):
@@ -90,7 +90,7 @@ def both(batches, solver="uw", estimator="full", parts=1, make=Heads, **options)
 @pytest.mark.parametrize(("solver", "estimator"), CASES)
 def test_equals_heads_apart(solver, estimator):
     apart, together = both([ALL] * 6, solver, estimator)
-    assert blocks(*apart) == COUNT and (blocks(*together) == 1) == (estimator not in DRAWING)
+    assert blocks(*apart) == COUNT and (blocks(*together) == 1) == (estimator != "pair")
     check(apart, together)
 
 
@@ -104,17 +104,17 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("estimator", ["full", "diagonal", "separable", "marginal", "pair", "separable_pair"])
-@pytest.mark.parametrize("solver", ["uw", "cagrad"])
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_equals_heads_apart_with_options(options, solver, estimator):
-    check(*both([ALL] * 7, solver, estimator, **options))
+@pytest.mark.parametrize("estimator", ["full", "diagonal", "separable", "marginal", "pair"])
+def test_equals_heads_apart_with_options(estimator):
+    for options in OPTIONS.values():
+        for solver in ("uw", "cagrad"):
+            check(*both([ALL] * 7, solver, estimator, **options))
 
 
 @pytest.mark.parametrize("estimator", [None, "full", "separable", "marginal"])
-@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
-def test_equals_heads_apart_in_other_precisions(dtype, rtol, estimator):
-    check(*both([ALL] * 5, "uw", estimator, make=partial(Heads, dtype)), rtol=rtol)
+def test_equals_heads_apart_in_other_precisions(estimator):
+    for dtype, rtol in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2)):
+        check(*both([ALL] * 5, "uw", estimator, make=partial(Heads, dtype)), rtol=rtol)
 
 
 @pytest.mark.parametrize("estimator", ["full", "separable"])
@@ -134,19 +134,24 @@ def test_the_direction_of_heads(weight):
     solver = solvers.CAGrad() if weight == 1.0 else solvers.LS([weight] * COUNT)
     opt = MultiObjective(torch.optim.SGD(net.parameters(), lr=0.1), solver, rows="all")
     opt.backward(net.losses(0))
-    (rows,) = (r for r in opt.run.pending.rows if r.keys == (OWN,))
-    assert rows.params == tuple(heads) and sorted({*rows.owners}) == [*ALL]
+    (rows,) = (r for r in opt.run.pending.rows if isinstance(r, HeadRows))
+    assert rows.block.params == tuple(heads) and sorted({*rows.block.owners}) == [*ALL]
     torch.testing.assert_close([p.grad for p in heads], [weight * g for g in wanted])
 
 
 batches = st.lists(st.lists(st.sampled_from(ALL), min_size=1, unique=True).map(sorted), min_size=2, max_size=6)
 
 
-@pytest.mark.parametrize("estimator", [None, "full", "diagonal", "separable", "marginal", "pair", "separable_pair"])
-@pytest.mark.parametrize("solver", ["uw", "cagrad"])
-@settings(max_examples=15, deadline=None)
-@given(batches=batches, parts=st.sampled_from([1, 2]), normalise=st.booleans(), whole=st.booleans())
-def test_heads_of_missing_objectives_rest(solver, estimator, batches, parts, normalise, whole):
+@pytest.mark.parametrize("estimator", [None, "full", "diagonal", "separable", "marginal", "pair"])
+@settings(max_examples=15, deadline=None, derandomize=True, database=None)
+@given(
+    solver=st.sampled_from(["uw", "cagrad"]),
+    batches=batches,
+    parts=st.sampled_from([1, 2]),
+    normalise=st.booleans(),
+    whole=st.booleans(),
+)
+def test_heads_of_missing_objectives_rest(estimator, solver, batches, parts, normalise, whole):
     """In whatever order objectives come and go, within a step or from one to the next."""
     given = [ALL, *batches] if whole else batches
     if solver == "uw" and parts > 1 and estimator not in ("full", "diagonal", "separable"):
@@ -172,7 +177,7 @@ def test_a_head_that_a_second_objective_reaches_alone(solver, estimator):
             opt.zero_grad()
             opt.backward([loss if i in present else None for i, loss in enumerate(losses)])
             opt.step()
-        assert opt.run.reach == {p: {0, 1}, q: {2}}
+        assert opt.run.layout.reach == {p: {0, 1}, q: {2}}
         runs.append((p, q))
     torch.testing.assert_close(*runs, rtol=1e-12, atol=0)
 
@@ -192,7 +197,6 @@ def test_a_head_that_is_frozen_for_a_while(estimator):
     ("uw", "full", {"dtype": "float8_e5m2"}),
     ("uw", "separable", {"dtype": "float8_e5m2"}),
     ("cagrad", "pair", {}),
-    ("cagrad", "separable_pair", {"dtype": "bfloat16"}),
 ])  # fmt: skip
 def test_what_is_drawn_or_scaled_by_objective_keeps_heads_apart(solver, estimator, options):
     apart, together = both([ALL] * 4, solver, estimator, **options)
@@ -201,37 +205,43 @@ def test_what_is_drawn_or_scaled_by_objective_keeps_heads_apart(solver, estimato
 
 
 @pytest.mark.parametrize("estimator", ["full", "separable"])
-@pytest.mark.parametrize("normalise", [False, True])
-def test_averages_in_few_bits(estimator, normalise):
+def test_averages_in_few_bits(estimator):
     """Where the run goes does not depend on them here, so they stay near the exact ones."""
-    found = []
-    for dtype in ("bfloat16", None):
-        net, opt = build(False, "uw", estimator, dtype=dtype, normalise=normalise)
-        for group in opt.param_groups:
-            group["lr"] = 0.0
-        train(net, opt, [ALL] * 8)
-        assert blocks(net, opt) == 1
-        kept = [opt.metric.averages[p] for p in net.heads.parameters()]
-        large = [(a.v if estimator == "separable" else a.F[0]).double() for a in kept]
-        scales = [a.scale if estimator == "separable" else a.scale[0] for a in kept]
-        found.append([scale * x for scale, x in zip(scales, large, strict=True)])
-    torch.testing.assert_close(*found, rtol=0.05, atol=0)
+    for normalise in (False, True):
+        found = []
+        for dtype in ("bfloat16", None):
+            net, opt = build(False, "uw", estimator, dtype=dtype, normalise=normalise)
+            for group in opt.param_groups:
+                group["lr"] = 0.0
+            train(net, opt, [ALL] * 8)
+            assert blocks(net, opt) == 1
+            kept = averages(net, opt)
+            heads = [k for k, p in enumerate(net.parameters()) if any(p is q for q in net.heads.parameters())]
+            key = "v" if estimator == "separable" else "F"
+            found.append([_value(kept[k], key) for k in heads])
+        torch.testing.assert_close(*found, rtol=0.05, atol=0)
 
 
-@pytest.mark.parametrize("estimator", [None, "full", "diagonal", "separable", "marginal", "pair", "separable_pair"])
+def _value(saved, key):
+    """The average of a head, its scale multiplied in."""
+    scale = torch.as_tensor(saved["scale"], dtype=torch.float64).flatten()[0]
+    return scale * saved[key].double().flatten()
+
+
+@pytest.mark.parametrize("estimator", [None, "full", "diagonal", "separable", "marginal", "pair"])
 @pytest.mark.parametrize("options", [{}, {"normalise": True, "every": 2}, {"dtype": "bfloat16"}], ids=str)
-@pytest.mark.parametrize("before", [[ALL, ALL], [ALL, (0, 2)], [(1, 3), (0, 1)]], ids=str)
-def test_a_run_resumes_bit_for_bit(estimator, options, before):
-    after = [ALL, (0, 1, 3), ALL, ALL]
-    net, opt = build(False, "uw", estimator, **options)
-    train(net, opt, before)
-    saved = copy.deepcopy((net.state_dict(), opt.state_dict()))
-    train(net, opt, after, len(before))
-    again, fresh = build(False, "uw", estimator, **options)
-    again.load_state_dict(saved[0])
-    fresh.load_state_dict(saved[1])
-    train(again, fresh, after, len(before))
-    states = [opt.state_dict(), fresh.state_dict()]
-    for state in states:
-        state["multi_objective"]["blocks"].sort()  # their order has no meaning
-    assert same(*states) and same(net.state_dict(), again.state_dict())
+def test_a_run_resumes_bit_for_bit(estimator, options):
+    for before in ([ALL, ALL], [ALL, (0, 2)], [(1, 3), (0, 1)]):
+        after = [ALL, (0, 1, 3), ALL, ALL]
+        net, opt = build(False, "uw", estimator, **options)
+        train(net, opt, before)
+        saved = copy.deepcopy((net.state_dict(), opt.state_dict()))
+        train(net, opt, after, len(before))
+        again, fresh = build(False, "uw", estimator, **options)
+        again.load_state_dict(saved[0])
+        fresh.load_state_dict(saved[1])
+        train(again, fresh, after, len(before))
+        states = [opt.state_dict(), fresh.state_dict()]
+        for state in states:
+            state["multi_objective"]["layout"]["blocks"].sort()  # their order has no meaning
+        assert same(*states) and same(net.state_dict(), again.state_dict())

@@ -54,13 +54,29 @@ def lab(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def compared(tmp_path_factory, lab):
+    """The same runs as if they were of a benchmark of the package, with the control, so that gains are known."""
+    root = tmp_path_factory.mktemp("compared")
+    for optimizer, source, gain in (("adam", "adam", 0.0), ("madam", "madam", 2.0), ("marginal", "madam", 1.0)):
+        for seed in (0, 1):
+            record = json.loads((lab / f"{source}-{seed}" / "run.json").read_text())
+            del record["sha256"]
+            config = {**record["config"], "benchmark": "digits", "optimizer": optimizer}
+            metrics = dict.fromkeys(("avg_acc", "left_acc", "right_acc"), 90.0 + gain + seed / 10)
+            changed = {**record, "config": config, "metrics": metrics, "validation": metrics}
+            write_record(root / f"{optimizer}-{seed}" / "run.json", changed)
+    return root
+
+
+@pytest.fixture(scope="session")
 def learned_fronts(tmp_path_factory, lab):
-    """Two runs that end in a front, written by hand: the records of lab runs with fronts in them."""
+    """Two runs that end in a front, one of them of a single point: the records of lab runs with fronts in them."""
     root = tmp_path_factory.mktemp("fronts")
     for shift, optimizer in ((0.0, "adam"), (0.05, "madam")):
         record = json.loads((lab / f"{optimizer}-0" / "run.json").read_text())
         a = rays(2, 5)
-        front = Front(a, 0.5 + shift + 0.3 * a, maximise=True, names=("left_acc", "right_acc")).to_dict()
+        points = 0.5 + 0.3 * a if optimizer == "adam" else 0.5 + shift + 0.3 * a.amax(dim=1, keepdim=True).expand(-1, 2)
+        front = Front(a, points, maximise=True, names=("left_acc", "right_acc")).to_dict()
         config = {**record["config"], "benchmark": "digits", "solver": "palora"}
         del record["sha256"]
         write_record(root / optimizer / "run.json", {**record, "config": config, "front": {"test": front}})

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from madamoo import cli, diagnostics
+from madamoo.presentation.style import DARK
 
 
 def call(*arguments, code=0):
@@ -44,11 +45,31 @@ def test_a_lab_run(lab, tmp_path):
     assert len(figures(text)) == text.count('class="plot"') >= 11
 
 
-def test_a_folder_of_lab_runs(lab, tmp_path):
+def test_a_folder_of_lab_runs(lab, compared, tmp_path):
     text = make(tmp_path, lab)
-    assert headings(text) == ["Summary", "Gains", "Runs", "Losses", "Diagnosis"]
-    assert "5 runs" in text and "Against Adam: at least as good in" in text
-    assert [len(figure["data"]) for figure in figures(text)][-2:] == [4, 1]  # a line a run, a panel a solver
+    assert headings(text) == ["Summary", "Runs", "Losses", "Diagnosis"]
+    assert "5 runs" in text and "whose code is not run" in text
+    assert [len(figure["data"]) for figure in figures(text)][-2:] == [4, 1]  # one line per run, one panel per solver
+    scales = [figure["layout"]["yaxis"]["range"] for figure in figures(text)[-2:]]
+    assert scales[0] == scales[1]
+    text = make(tmp_path, compared)
+    assert headings(text)[:2] == ["Summary", "Gains"]
+    assert "Against Adam: at least as good in 1 of 1 cells" in text
+    assert "MAdam is beyond chance better in 1 of 1 cell than Adam" in text
+
+
+def test_every_summary_ends_in_a_verdict_and_advice(lab, own, compared, tmp_path):
+    for arguments in ([lab / "madam-0"], [lab], [own], [compared], ["--compare", lab / "adam-0", lab / "madam-0"]):
+        summary = re.search(r'<section id="section-0">(.*?)</section>', make(tmp_path, *arguments), re.DOTALL)[1]
+        end = summary[summary.index('class="verdict"') :]
+        assert "Verdict." in end and "Advice." in end and "<table" not in end and "<figure" not in end
+
+
+def test_every_colour_of_a_figure_has_its_counterpart_in_the_dark(lab, own, learned_fronts, tmp_path):
+    """What the script does not know would stay as it is, black on black say."""
+    for arguments in ([lab / "madam-0"], [own], ["--compare", lab / "adam-0", lab / "madam-0"], [learned_fronts]):
+        used = set(re.findall(r'"(#\w{3,8})"', json.dumps(figures(make(tmp_path, *arguments)))))
+        assert used and used <= set(DARK)
 
 
 def test_a_users_own_record_with_names_that_are_markup(own, tmp_path):
@@ -83,7 +104,9 @@ def test_fronts_have_their_hypervolumes_in_the_legend(learned_fronts, tmp_path):
             t["name"] for f in figures(make(tmp_path, *arguments)) for t in f["data"] if "HV" in str(t.get("name"))
         ]
         assert len(set(named)) == 2 and any("madam" in name for name in named)
-    assert "Points of the front" in make(tmp_path, learned_fronts / "adam")
+    text = make(tmp_path, learned_fronts / "adam")
+    assert "Points of the front" in text and "A front of one point" not in text
+    assert "A front of one point: palora, madam." in make(tmp_path, learned_fronts / "madam")
 
 
 def test_numbers_on_the_page_are_those_of_the_rows(own, tmp_path):
@@ -95,7 +118,7 @@ def test_numbers_on_the_page_are_those_of_the_rows(own, tmp_path):
     assert heat["z"][0][1] == pytest.approx(mean)
 
 
-def test_half_a_file_is_used_and_told(own, tmp_path):
+def test_half_a_file_is_used_and_said(own, tmp_path):
     text = (own / "diagnostics.jsonl").read_text()
     (tmp_path / "diagnostics.jsonl").write_text(text[: len(text) // 2])
     result = call(tmp_path, "-o", tmp_path / "page.html")
@@ -103,25 +126,22 @@ def test_half_a_file_is_used_and_told(own, tmp_path):
     assert "is not complete and was left out" in (tmp_path / "page.html").read_text()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["missing"], 2, "there is no file or folder"),
-        (["empty"], 2, "holds no runs"),
-        (["a", "b"], 2, "name one run or folder, or two with --compare; 2 were given"),
-        (["--compare", "a"], 2, "--compare takes two runs; 1 were given"),
-        (["--compare", "missing", "missing"], 2, "there is no file or folder"),
-    ],
-)
-def test_bad_input_is_told_in_one_line(tmp_path, monkeypatch, arguments, code, message):
+def test_bad_input_is_said_in_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    result = call(*arguments, code=code)
-    assert message in result.stderr and len(result.stderr.strip().splitlines()) == 1
-    assert not (tmp_path / "report.html").exists()
+    for arguments, message in (
+        (["missing"], "there is no file or folder"),
+        (["empty"], "holds no runs"),
+        (["a", "b"], "name one run or folder, or two with --compare; 2 were given"),
+        (["--compare", "a"], "--compare takes two runs; 1 were given"),
+        (["--compare", "missing", "missing"], "there is no file or folder"),
+    ):
+        result = call(*arguments, code=2)
+        assert message in result.stderr and len(result.stderr.strip().splitlines()) == 1
+        assert not (tmp_path / "report.html").exists()
 
 
-def test_a_page_that_cannot_be_written_is_told_in_one_line(own, tmp_path):
+def test_a_page_that_cannot_be_written_is_said_in_one_line(own, tmp_path):
     (tmp_path / "file").write_text("")
     for out in (tmp_path, tmp_path / "file" / "page.html"):
         result = call(own, "-o", out, code=1)
@@ -136,7 +156,7 @@ for name in ("filelock", "sklearn", "monai", "scipy", "ray", "matplotlib"):
     sys.modules[name] = None
 from pathlib import Path
 from madamoo.report.make import make_page
-from madamoo.report.page import render
+from madamoo.presentation.page import render
 page, _ = make_page([Path({str(own)!r})])
 print(len(render(page)) > 1e6, "madamoo.bench" in sys.modules)
 """

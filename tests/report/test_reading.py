@@ -7,7 +7,7 @@ import pytest
 
 from madamoo import diagnostics
 from madamoo.bench._files import write_record
-from madamoo.report.reading import Unreadable, read_rows, read_run, read_single, read_source
+from madamoo.report.reading import Unreadable, read_folder, read_single, read_source
 
 
 def test_a_lab_run_its_file_and_a_folder_of_them(lab):
@@ -42,38 +42,31 @@ def test_a_packed_file_is_a_folder_of_runs(lab, tmp_path):
     assert len(read_source(packed).runs) == len(read_source(tmp_path).runs) == 5
 
 
-def test_half_a_line_is_left_out_and_told(own, tmp_path):
-    lines = (own / "diagnostics.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "diagnostics.jsonl").write_text("".join(lines[:5]) + lines[5][:100])
-    (run,) = read_source(tmp_path).runs
-    assert len(run.rows) == 5 and run.notes == ["diagnostics.jsonl: line 6 is not complete and was left out"]
-
-
-@pytest.mark.parametrize(
-    "change", [{"cosines": 3}, {"effects": None}, {"step": "1"}, {"losses": {"a": "<b>"}}, {"objectives": 7}]
-)
-def test_a_line_of_another_kind_is_left_out_and_told(own, tmp_path, change):
+def test_what_is_no_row_is_left_out_and_said(own, tmp_path):
     rows = diagnostics.read(own)[:3]
-    text = "".join(json.dumps(row) + "\n" for row in [rows[0], rows[1] | change, rows[2]])
-    (tmp_path / "diagnostics.jsonl").write_text(text)
+    changed = rows[1] | {"cosines": 3}
+    text = "".join(json.dumps(row) + "\n" for row in [rows[0], changed, rows[2]])
+    (tmp_path / "diagnostics.jsonl").write_text(text + json.dumps(rows[0])[:100])
     (run,) = read_source(tmp_path).runs
-    assert list(run.rows) == [rows[0], rows[2]] and len(run.notes) == 1
+    assert list(run.rows) == [rows[0], rows[2]]
+    assert run.notes == [
+        "diagnostics.jsonl: line 2 is no row (it.cosines is 3, not a list) and was left out",
+        "diagnostics.jsonl: line 4 is not complete and was left out",
+    ]
 
 
-def test_steps_that_came_again_count_once(own, tmp_path):
+def test_two_runs_in_one_file_are_two_runs(own, tmp_path):
     rows = diagnostics.read(own)
-    again = [row | {"conflict_rate": 0.125} for row in rows[3:5]]
-    file = tmp_path / "diagnostics.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in [*rows[:6], *again, *rows[5:]]))
-    notes = []
-    assert read_rows(file, notes) == [*rows[:3], *again, *rows[5:]]
-    assert len(notes) == 1 and "3 rows came again" in notes[0]
+    (tmp_path / "diagnostics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, *rows[:4]]))
+    first, second = read_source(tmp_path).runs
+    assert (list(first.rows), list(second.rows)) == (rows, rows[:4])
+    assert first.name.endswith(", run 1") and second.name.endswith(", run 2")
 
 
 def test_a_damaged_record_does_not_cost_the_diagnosis(lab, tmp_path):
     shutil.copytree(lab / "adam-0", tmp_path / "run")
     (tmp_path / "run" / "run.json").write_text('{"config": {')
-    run = read_run(tmp_path / "run")
+    (run,) = read_folder(tmp_path / "run")
     assert run.record is None and len(run.rows) == 18 and "run.json is damaged" in run.notes[0]
 
 
@@ -87,25 +80,22 @@ def test_runs_that_have_not_ended_are_counted(lab, tmp_path):
     assert read_single(tmp_path / "b").record["status"] == "running"
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
+def test_what_is_no_run_is_named(tmp_path):
+    for name, content, message in (
         ("missing", None, "there is no file or folder"),
         ("folder", (), "holds no runs"),
         ("notes.txt", b"hello", "neither a folder nor a .jsonl"),
         ("empty.jsonl", b"", "it is empty"),
         ("other.jsonl", b'{"a": 1}\n', "no row of a probe"),
         ("binary.jsonl", bytes(range(256)), "is not complete"),
-    ],
-)
-def test_what_is_no_run_is_named(tmp_path, name, content, message):
-    path = tmp_path / name
-    if content == ():
-        path.mkdir()
-    elif content is not None:
-        path.write_bytes(content)
-    with pytest.raises(Unreadable, match=message):
-        read_source(path)
+    ):
+        path = tmp_path / name
+        if content == ():
+            path.mkdir()
+        elif content is not None:
+            path.write_bytes(content)
+        with pytest.raises(Unreadable, match=message):
+            read_source(path)
 
 
 def test_two_runs_are_not_one(lab):

@@ -38,8 +38,12 @@ def test_weights_are_checked(weights, message):
 
 
 def test_the_number_of_objectives_is_checked():
-    with pytest.raises(ValueError, match="LS was set up for 2 objectives, got 3"):
+    with pytest.raises(ValueError, match=r"weights must have 3 entries, one per objective, got \[0.5, 0.5\]"):
         solvers.LS([0.5, 0.5]).weights(torch.ones(3))
+    solver = solvers.LS([0.5, 0.5])
+    solver.weights(torch.ones(2))
+    with pytest.raises(ValueError, match="LS was set up for 2 objectives, got 3"):
+        solver.weights(torch.ones(3))
 
 
 def test_missing_objectives_leave_the_others_as_they_are():

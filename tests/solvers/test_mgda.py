@@ -27,20 +27,15 @@ def weights(J, solve, normalization="none", losses=None):
     return solve(solvers.MGDA(normalization), losses, J @ J.T).numpy()
 
 
-@pytest.mark.parametrize("seed", range(0, 300, 20))
-def test_shortest_on_many(seed, solve):
-    for s in range(seed, seed + 20):
-        J = draw(s)
+def test_shortest_on_many(solve):
+    for seed in range(300):
+        J = draw(seed)
         check_shortest(J @ J.T, weights(J, solve))
 
 
-KINDS = ["random", "two alike", "a zero", "opposite", "forty", "forty, rank five", "rank two", "ill-conditioned"]
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "one", "all zero", "unlike sizes"])
-def test_shortest_on_the_odd_ones(kind, gradients, solve):
-    J = gradients[kind]
-    check_shortest(J @ J.T, weights(J, solve))
+def test_shortest_on_the_odd_ones(gradients, solve):
+    for J in gradients.values():
+        check_shortest(J @ J.T, weights(J, solve))
 
 
 def test_torchjd_agrees(solve):

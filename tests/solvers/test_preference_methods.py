@@ -1,6 +1,6 @@
 """One step of ParetoMTL, EPO, FERERO and COSMOS, against their definitions."""
 
-import copy
+import itertools
 
 import numpy as np
 import pytest
@@ -87,20 +87,13 @@ def test_finite_on_every_gram_matrix(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("losses", [[0.0, 0.0, 0.0], [0.0, 1.0, 2.0], [1e-30, 1.0, 1e30], [1e-30] * 3, [1e30] * 3])
-def test_finite_on_extreme_losses(method, losses):
+def test_finite_on_extreme_losses(method):
     J = jacobian(np.random.default_rng(0), 3)
-    for r in (None, [0.2, 0.3, 0.5], [1.0, 0.0, 0.0], [1e-200, 1.0, 1e200]):
+    extreme = [[0.0, 0.0, 0.0], [0.0, 1.0, 2.0], [1e-30, 1.0, 1e30], [1e-30] * 3, [1e30] * 3]
+    preferences = (None, [0.2, 0.3, 0.5], [1.0, 0.0, 0.0], [1e-200, 1.0, 1e200])
+    for losses, r in itertools.product(extreme, preferences):
         assert np.isfinite(call(method(), J, losses, r)).all()
         assert np.isfinite(call(method(), 0.0 * J, losses, r)).all()
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("number", [torch.float32, torch.float64])
-def test_dtype_and_graph(method, number):
-    losses = torch.tensor([1.0, 2.0], dtype=number, requires_grad=True)
-    weights = method().weights(losses, torch.eye(2, dtype=number), torch.tensor([0.3, 0.7]))
-    assert weights.dtype == number and not weights.requires_grad
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -126,19 +119,6 @@ def test_scale_of_losses_and_of_preference_does_not_matter(method):
         for s in (1e-6, 1e6):
             np.testing.assert_allclose(call(method(), s * J, s * losses, r), weights, atol=1e-9)
             np.testing.assert_allclose(call(method(), J, losses, s * r), weights, atol=1e-9)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_state_goes_into_a_fresh_solver(method):
-    J, losses, r = next(cases((3,)))
-    one = method()
-    call(one, J, losses, r)
-    two = method()
-    two.load_state_dict(one.state_dict())
-    assert two.n_objectives == 3
-    for _ in range(3):
-        np.testing.assert_array_equal(call(one, J, losses, r), call(two, J, losses, r))
-    np.testing.assert_array_equal(call(copy.deepcopy(one), J, losses, r), call(two, J, losses, r))
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -35,10 +35,13 @@ def distance_to_hull(x, points):
     return float(np.linalg.norm(points.T @ w - x))
 
 
-@pytest.mark.parametrize("count", [2, 5])
-@pytest.mark.parametrize("estimator", [None, "auto"])
 @pytest.mark.parametrize("name", solvers.available())
-def test_ends_near_the_pareto_set(name, estimator, count):
+def test_ends_near_the_pareto_set(name):
+    check(name, None, 5)
+    check(name, "auto", 2)
+
+
+def check(name, estimator, count):
     C = centres(count)
     x = torch.nn.Parameter(torch.full((count + 2,), 3.0, dtype=torch.float64))
     start = distance_to_hull(x.detach().numpy(), C)

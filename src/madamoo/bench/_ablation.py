@@ -40,7 +40,7 @@ VARIANTS = tuple(
         ("  without floor", f"{PAIR}:floor=False", None),
         ("  paper's ramp", f"{PAIR}:ramp=paper", None),
         ("  without off-diagonals", "madam:estimator=diagonal", None),
-        ("Adam twice (control)", "marginal", None),
+        ("control (marginal)", "marginal", None),
     )
 )
 

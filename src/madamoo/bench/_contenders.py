@@ -20,7 +20,7 @@ from ._spec import parse
 OPTIMIZERS = {
     "adam": "Adam on the solver's direction: the baseline",
     "madam": "MAdam; options are those of PreferenceMetric, and beta1, beta2",
-    "marginal": "Adam twice: divides by the average of d^2 whatever lambda does; the control",
+    "marginal": "control: divides by the average of d^2 whatever lambda does",
     "mtadam": "MTAdam, which balances by itself",
     "adatask": "AdaTask, which balances by itself",
 }

@@ -110,7 +110,7 @@ def render_summary(cells: Sequence[CellSummary], format: str = "text") -> str:
     check_format(format)
     if format in ("csv", "json"):
         return write_data([asdict(cell) for cell in cells], format)
-    header = ("benchmark", "solver", "over Adam", "over Adam twice", "paper", "weights moved", "seeds")
+    header = ("benchmark", "solver", "over Adam", "over control", "paper", "weights moved", "seeds")
     body = [
         (
             Cell(cell.benchmark),
@@ -130,7 +130,7 @@ def render_summary(cells: Sequence[CellSummary], format: str = "text") -> str:
         title = f"What {name} gains, in per cent of the error: {TITLES[cells[0].rate]}"
     notes = [
         in_words("Adam", counts([cell.over_adam for cell in cells])),
-        in_words("Adam twice", counts([cell.over_control for cell in cells])),
+        in_words("the control (marginal)", counts([cell.over_control for cell in cells])),
         "Mean over paired seeds with its 95 % t-interval; marked where the interval does not hold zero. "
         "Weights moved: the part of the solver's total weight that changes hands from one step to the next.",
     ]

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
 import numpy as np
-import torch
 
 from madamoo.bench.benchmarks.digits import Digits
-from madamoo.report.figures import MUTED, PAPER, Series, colour, curves, dots, layout, title
-from madamoo.report.page import Figure
+from madamoo.figures.experiments import PHASES, Array, Preference, gap, optimum
+from madamoo.presentation.plots import Figure, Group, Series, axis_title, curves, dots, layout, line, panels
+from madamoo.presentation.style import ADAM, HUES, MADAM, MUTED, PAPER, STROKES, colour, vector
 
-from .contenders import ADAM, CONTENDERS, CONTROL, MADAM
-from .quadratics import PHASES, PROBLEM, Array, Fixed, Switching, optimum
+from .quadratics import FixedRun, SwitchingRun
 from .summary import differences
-from .training import PROFILE, SOLVERS, Run
-
-HUES = {ADAM: 1, CONTROL: 2, MADAM: 0}
-DASHES = {ADAM: "dash", CONTROL: "dot", MADAM: "solid"}
+from .training import CONTENDERS, PROFILE, SOLVERS, DigitsRun
 
 
-def switching_gap(runs: Sequence[Switching]) -> Figure:
+def switching_gap(runs: Sequence[SwitchingRun]) -> Figure:
     steps = runs[0].gaps.shape[1]
     series = [_line(run.contender, list(range(1, run.gaps.size + 1)), run.gaps.ravel()) for run in runs]
     figure = curves(
@@ -35,41 +31,37 @@ def switching_gap(runs: Sequence[Switching]) -> Figure:
         height=380,
     )
     marks = [
-        {"x": (k + 0.5) * steps, "y": 1, "yref": "paper", "yanchor": "top", "showarrow": False, "text": _vector(p)}
+        {"x": (k + 0.5) * steps, "y": 1, "yref": "paper", "yanchor": "top", "showarrow": False, "text": vector(p)}
         for k, p in enumerate(PHASES)
     ]
-    walls = [
-        {"type": "line", "x0": k * steps, "x1": k * steps, "y0": 0, "y1": 1, "yref": "paper",
-         "line": {"color": MUTED, "width": 1}}
-        for k in range(1, len(PHASES))
-    ]  # fmt: skip
-    return Figure(
-        figure.title,
-        figure.data,
-        {**figure.layout, "annotations": marks, "shapes": walls},
-        figure.caption,
-        figure.height,
-    )
+    walls = [line(x0=k * steps, x1=k * steps, y0=0, y1=1, yref="paper") for k in range(1, len(PHASES))]
+    return figure.with_layout(annotations=marks, shapes=walls)
 
 
-def switching_paths(runs: Sequence[Switching]) -> Figure:
-    paths = [_path(run.contender, run.path.reshape(-1, 2), run.contender) for run in runs]
+def switching_paths(runs: Sequence[SwitchingRun]) -> Figure:
+    paths = [_path(run.contender, run.path, run.contender) for run in runs]
     stars = [_star(preference) for preference in PHASES[:2]]
     caption = "Grey: the Pareto set. Stars: the optima of the two preferences."
     return _plane("Where they went", [_pareto_set(), *paths, *stars], caption)
 
 
-def fixed_paths(runs: Sequence[Fixed]) -> Figure:
-    """From each start, under one preference."""
+def fixed_paths(groups: Iterable[Sequence[FixedRun]]) -> list[Figure]:
+    """From each start, one figure per preference, all on one scale."""
+    return [_fixed_paths(runs) for runs in groups]
+
+
+def _fixed_paths(runs: Sequence[FixedRun]) -> Figure:
     preference = runs[0].preference
     data = [_contours(preference), _pareto_set()]
     for run in sorted(runs, key=lambda run: run.contender == ADAM):  # Adam's dashes on top: the paths are close
         name = f"{run.contender}: ends {run.distances[-1]:.2g} away"
         data += [{**_path(run.contender, path, name), "showlegend": k == 0} for k, path in enumerate(run.paths)]
-    return _plane(f"Preference ({_vector(preference)})", [*data, _star(preference)], "")
+    figure = _plane(f"Preference {vector(preference)}", [*data, _star(preference)], "")
+    axes = {name: {**figure.layout[name], "range": span} for name, span in (("xaxis", [-3, 3]), ("yaxis", [-2, 3]))}
+    return figure.with_layout(**axes)
 
 
-def fixed_distances(runs: Sequence[Fixed]) -> Figure:
+def fixed_distances(runs: Sequence[FixedRun]) -> Figure:
     series = []
     for contender in dict.fromkeys(run.contender for run in runs):
         distances = np.array([run.distances for run in runs if run.contender == contender])
@@ -101,62 +93,67 @@ def samples(count: int = 6) -> Figure:
     return Figure("Six of the images", [trace], own, "With the labels of both tasks.", 130)
 
 
-def accuracy(runs: Sequence[Run], solver: str) -> Figure:
-    """Test accuracy by epoch: the mean over seeds, and each of them faintly."""
+def accuracy(runs: Sequence[DigitsRun]) -> list[Figure]:
+    """Test accuracy by epoch, a panel per solver on one scale: the mean over seeds, and each of them faintly."""
+    finals = [run.final for run in runs]
+    bounds = (min(finals) - 20, max(finals) + 2)  # where the optimizers differ; the first epochs are below
+    parts = {solver: _accuracies([run for run in runs if run.solver == solver]) for solver in SOLVERS}
+    return panels(parts, "epoch", "test accuracy, %", bounds=bounds, log=False)
+
+
+def _accuracies(runs: Sequence[DigitsRun]) -> list[Series]:
     series = []
     for contender in CONTENDERS:
-        lines = [run.curve for run in runs if (run.solver, run.contender) == (solver, contender)]
+        lines = [run.curve for run in runs if run.contender == contender]
         if lines:
             x = list(range(1, len(lines[0]) + 1))
             series += [_line(contender, x, y, listed=False, width=0.8, opacity=0.4) for y in lines if len(lines) > 1]
             series.append(_line(contender, x, [fmean(values) for values in zip(*lines, strict=True)]))
-    best = max(run.final for run in runs if run.solver == solver)
-    bounds = (best - 25, best + 2)  # where the optimizers differ; the first epochs are below
-    return curves(solver, series, "epoch", "test accuracy, %", bounds=bounds, log=False)
+    return series
 
 
-def gains(runs: Sequence[Run]) -> Figure:
+def gains(runs: Sequence[DigitsRun]) -> Figure:
     found = [differences(runs, solver, MADAM, ADAM) for solver in SOLVERS]
-    groups = [(f"seed {k}", HUES[MADAM], [gain[k] for gain in found]) for k in range(len(found[0]))]
-    caption = "A dot a seed; right of zero MAdam is ahead."
+    groups = [Group(f"seed {k}", HUES[MADAM], [gain[k] for gain in found]) for k in range(len(found[0]))]
+    caption = "One dot per seed; right of zero MAdam is ahead."
     figure = dots(f"{MADAM} minus {ADAM}", groups, SOLVERS, "points of test accuracy", caption=caption, zero=True)
-    return Figure(figure.title, figure.data, {**figure.layout, "showlegend": False}, figure.caption, 320)
+    return figure.with_layout(showlegend=False)
 
 
 def _line(contender: str, x: Sequence[int], y: Any, **style: Any) -> Series:
-    return Series(contender, x, [float(v) for v in y], HUES[contender], DASHES[contender], **style)
+    return Series(contender, x, [float(v) for v in y], HUES[contender], STROKES[contender], **style)
 
 
 def _plane(heading: str, data: Sequence[dict[str, Any]], caption: str) -> Figure:
-    own = layout(xaxis={"title": title("x₁")}, yaxis={"title": title("x₂"), "scaleanchor": "x"}, showlegend=True)
+    own = layout(
+        xaxis={"title": axis_title("x₁")}, yaxis={"title": axis_title("x₂"), "scaleanchor": "x"}, showlegend=True
+    )
     return Figure(heading, data, own, caption, 380)
 
 
 def _path(contender: str, points: Array, name: str) -> dict[str, Any]:
-    line = {"color": colour(HUES[contender]), "dash": DASHES[contender], "width": 1.5}
+    line = {"color": colour(HUES[contender]), "dash": STROKES[contender], "width": 1.5}
     x, y = points.T.tolist()
     return {"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, "name": name, "hoverinfo": "name"}
 
 
-def _star(preference: tuple[float, float]) -> dict[str, Any]:
+def _star(preference: Preference) -> dict[str, Any]:
     x, y = optimum(preference).tolist()
     marker = {"symbol": "star", "size": 14, "color": MUTED, "line": {"color": PAPER, "width": 1}}
     return {"type": "scatter", "mode": "markers", "x": [x], "y": [y], "marker": marker, "showlegend": False,
-            "hovertext": f"optimum of ({_vector(preference)})", "hoverinfo": "text"}  # fmt: skip
+            "hovertext": f"optimum of {vector(preference)}", "hoverinfo": "text"}  # fmt: skip
 
 
 def _pareto_set() -> dict[str, Any]:
-    points = torch.stack([optimum((s, 1 - s)) for s in np.linspace(0, 1, 51).tolist()])
+    points = np.stack([optimum((s, 1 - s)) for s in np.linspace(0, 1, 51).tolist()])
     x, y = points.T.tolist()
     return {"type": "scatter", "mode": "lines", "x": x, "y": y, "line": {"color": MUTED, "width": 1},
             "showlegend": False, "hoverinfo": "skip"}  # fmt: skip
 
 
-def _contours(preference: tuple[float, float]) -> dict[str, Any]:
+def _contours(preference: Preference) -> dict[str, Any]:
     x, y = np.linspace(-3, 3, 61), np.linspace(-2, 3, 51)
-    offsets = np.stack(np.meshgrid(x, y), axis=-1)[..., None, :] - PROBLEM.centres.numpy()
-    values = 0.5 * np.einsum("yxki,kij,yxkj,k->yx", offsets, PROBLEM.hessians.numpy(), offsets, np.array(preference))
-    z = np.log(values - values.min() + 0.02)  # even steps of the logarithm
+    z = np.log(gap(np.stack(np.meshgrid(x, y), axis=-1), preference) + 0.02)  # even steps of the logarithm
     contours = {"coloring": "none", "showlabels": False, "start": float(z.min()), "end": float(z.max()), "size": 0.6}
     return {
         "type": "contour",
@@ -170,7 +167,3 @@ def _contours(preference: tuple[float, float]) -> dict[str, Any]:
         "showlegend": False,
         "hoverinfo": "skip",
     }
-
-
-def _vector(preference: Sequence[float]) -> str:
-    return ", ".join(f"{p:g}" for p in preference)

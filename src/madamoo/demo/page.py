@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from madamoo.presentation.page import Facts, Page, Panels, Points, Section
+from madamoo.presentation.style import ADAM, CONTROL_DEFINED, MADAM
+from madamoo.presentation.tables import Table
 from madamoo.report import diagnosis
-from madamoo.report.page import Facts, Page, Panels, Points, Section, Table
 
 from . import figures
-from .contenders import ADAM, MADAM
 from .summary import Results
-from .training import DIAGNOSED, SOLVERS
+from .training import DIAGNOSED
 
 
 def make_page(results: Results, tables: Mapping[str, Table], findings: Sequence[str], facts: Mapping[str, str]) -> Page:
@@ -27,8 +28,8 @@ def make_page(results: Results, tables: Mapping[str, Table], findings: Sequence[
                 "Summary",
                 [
                     "MAdam divides the direction that a multi-objective solver chose by the curvature of the objective "
-                    "it chose, and hands the result to Adam. “Adam twice” is the control: it whitens in the same way "
-                    "but knows nothing of the preference, so only what MAdam gains over it is due to the preference.",
+                    "it chose, and hands the result to Adam. It is compared with Adam itself and with the "
+                    f"{CONTROL_DEFINED}.",
                     Points(findings),
                 ],
             ),
@@ -43,7 +44,7 @@ def make_page(results: Results, tables: Mapping[str, Table], findings: Sequence[
                     "Under a preference that never changes the control is MAdam itself. The star is the optimum.",
                     Panels(
                         [
-                            *(figures.fixed_paths(runs) for runs in by_preference.values()),
+                            *figures.fixed_paths(by_preference.values()),
                             figures.fixed_distances(results.fixed),
                         ]
                     ),
@@ -59,9 +60,7 @@ def make_page(results: Results, tables: Mapping[str, Table], findings: Sequence[
                     "same seed, all optimizers get the same images in the same order and the same initial weights.",
                     figures.samples(),
                     tables["digits"],
-                    Panels(
-                        [*(figures.accuracy(results.runs, solver) for solver in SOLVERS), figures.gains(results.runs)]
-                    ),
+                    Panels([*figures.accuracy(results.runs), figures.gains(results.runs)]),
                 ],
             ),
             Section(

@@ -8,23 +8,22 @@ import time
 from functools import partial
 from pathlib import Path
 
-import plotly  # noqa: F401  of the page, and sklearn of the images: told now if absent, not after the work or by a worker
+import plotly  # noqa: F401  of the page, and sklearn of the images: said now if absent, not after the work or by a worker
 import sklearn  # noqa: F401
 import torch
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table as RichTable
 
 from madamoo import __version__
 from madamoo.bench.workers import gather, workers
-from madamoo.report.page import Table, write_page
+from madamoo.presentation.page import replace_file, write_page
+from madamoo.presentation.style import ADAM, MADAM
+from madamoo.presentation.tables import rich_table
 
-from .contenders import ADAM, CONTENDERS, MADAM
 from .page import make_page
 from .quadratics import FIXED, run_fixed, run_switching
 from .summary import Results, as_record, digits_table, findings, fixed_table, switching_table
-from .training import plan, train
+from .training import CONTENDERS, plan, train
 
 
 def report(out: Path, *, seeds: int, epochs: int, steps: int) -> None:
@@ -40,7 +39,7 @@ def report(out: Path, *, seeds: int, epochs: int, steps: int) -> None:
         "digits": digits_table(results.runs),
     }
     for table in tables.values():
-        console.print(_rich(table))
+        console.print(rich_table(table))
     console.print()
     lines = findings(results)
     for line in lines:
@@ -53,7 +52,7 @@ def report(out: Path, *, seeds: int, epochs: int, steps: int) -> None:
     }
     page, numbers = write_page(make_page(results, tables, lines, facts), out / "index.html"), out / "results.json"
     record = {"facts": facts, "findings": lines, **as_record(results)}
-    numbers.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    replace_file(numbers, json.dumps(record, indent=1, allow_nan=False) + "\n")
     console.print(f"\nPage:    {page}\nNumbers: {numbers}", highlight=False, soft_wrap=True)
 
 
@@ -72,20 +71,3 @@ def _run(console: Console, seeds: int, epochs: int, steps: int) -> Results:
             gather(pool, fixed, partial(progress.advance, quadratics)),
             gather(pool, training, partial(progress.advance, images)),
         )
-
-
-def _rich(table: Table) -> RichTable:
-    shown = RichTable(
-        title=f"\n{table.title}",
-        caption=table.caption,
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        collapse_padding=True,
-        pad_edge=False,  # the widest table then fits 80 columns
-    )
-    for k, name in enumerate(table.header):
-        shown.add_column(name, justify="right" if k else "left")
-    for row in table.rows:
-        shown.add_row(*map(str, row))
-    return shown

@@ -9,21 +9,22 @@ from statistics import fmean, stdev
 from typing import Any
 
 from madamoo.bench import is_static
-from madamoo.report.page import Number, Table, Value
+from madamoo.figures.experiments import AT_ONCE, PHASES
+from madamoo.presentation.style import ADAM, CONTROL, MADAM, counted, plus_minus, vector
+from madamoo.presentation.tables import Cell, Table, Value
 
 from . import quadratics
-from .contenders import ADAM, CONTENDERS, CONTROL, MADAM
-from .quadratics import FIXED, PHASES, Fixed, Switching
-from .training import PROFILE, SOLVERS, Run
+from .quadratics import FIXED, FixedRun, SwitchingRun
+from .training import CONTENDERS, PROFILE, SOLVERS, DigitsRun
 
 
 @dataclass(frozen=True)
 class Results:
     """Everything that was run."""
 
-    switching: list[Switching]
-    fixed: list[Fixed]
-    runs: list[Run]
+    switching: list[SwitchingRun]
+    fixed: list[FixedRun]
+    runs: list[DigitsRun]
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(fmean(values), stdev(values) if len(values) > 1 else math.nan, len(values))
 
 
-def finals(runs: Sequence[Run], solver: str, contender: str) -> list[float]:
+def finals(runs: Sequence[DigitsRun], solver: str, contender: str) -> list[float]:
     """Final accuracies in the order of the seeds. Under constant weights the control's are MAdam's."""
     if contender == CONTROL and is_static(solver):
         contender = MADAM
@@ -52,7 +53,7 @@ def finals(runs: Sequence[Run], solver: str, contender: str) -> list[float]:
     return [r.final for r in chosen]
 
 
-def differences(runs: Sequence[Run], solver: str, contender: str, baseline: str) -> list[float]:
+def differences(runs: Sequence[DigitsRun], solver: str, contender: str, baseline: str) -> list[float]:
     """Final accuracy of one optimizer minus that of another, seed by seed."""
     pairs = zip(finals(runs, solver, contender), finals(runs, solver, baseline), strict=True)
     return [a - b for a, b in pairs]
@@ -63,13 +64,13 @@ def checkpoints(steps: int) -> list[int]:
     return sorted({max(1, steps // part) for part in (8, 4, 2, 1)})
 
 
-def switching_table(runs: Sequence[Switching]) -> Table:
+def switching_table(runs: Sequence[SwitchingRun]) -> Table:
     """The gap l_lambda(x) - l*_lambda, phase by phase."""
     header = ["phase"]
     header += [f"{run.contender}\n{what}" for run in runs for what in ("mean", "end")]
     columns = [column for run in runs for column in (run.phase_means, run.phase_ends)]
     rows = [
-        [f"{k + 1} {_vector(preference)}", *(f"{column[k]:.2g}" for column in columns)]
+        [f"{k + 1} {vector(preference)}", *(f"{column[k]:.2g}" for column in columns)]
         for k, preference in enumerate(PHASES)
     ]
     overall = [value for run in runs for value in (run.mean_after_switches, run.end_after_switches)]
@@ -83,11 +84,11 @@ def switching_table(runs: Sequence[Switching]) -> Table:
     )
 
 
-def fixed_table(runs: Sequence[Fixed]) -> Table:
+def fixed_table(runs: Sequence[FixedRun]) -> Table:
     """Distance to x*(lambda) as the steps go by."""
     marks = checkpoints(runs[0].paths.shape[1] - 1)
     rows = [
-        [f"{_vector(preference)}  {run.contender}", *(f"{run.distances[mark]:.2g}" for mark in marks)]
+        [f"{vector(preference)}  {run.contender}", *(f"{run.distances[mark]:.2g}" for mark in marks)]
         for preference in FIXED
         for run in runs
         if run.preference == preference
@@ -100,7 +101,7 @@ def fixed_table(runs: Sequence[Fixed]) -> Table:
     )
 
 
-def digits_table(runs: Sequence[Run]) -> Table:
+def digits_table(runs: Sequence[DigitsRun]) -> Table:
     """Accuracy by solver and optimizer, and the differences seed by seed."""
     rows = []
     for solver in SOLVERS:
@@ -108,11 +109,11 @@ def digits_table(runs: Sequence[Run]) -> Table:
         for contender in CONTENDERS:
             same = contender == CONTROL and is_static(solver)
             score = estimate(finals(runs, solver, contender))
-            row.append(Number(None, "as MAdam") if same else _plus_minus(score.mean, score.deviation))
+            row.append(Cell("as MAdam", value=math.nan) if same else plus_minus(score.mean, score.deviation))
         for baseline in (ADAM, CONTROL):
             same = baseline == CONTROL and is_static(solver)
             gain = estimate(differences(runs, solver, MADAM, baseline))
-            row.append("-" if same else _plus_minus(gain.mean, gain.error, sign=True))
+            row.append("-" if same else plus_minus(gain.mean, gain.error, sign=True))
         rows.append(row)
     epochs = len(runs[0].accuracy)
     seeds = len({r.seed for r in runs})
@@ -120,7 +121,8 @@ def digits_table(runs: Sequence[Run]) -> Table:
         "Two-digit images: test accuracy in per cent, mean of both tasks",
         ["solver", *CONTENDERS, f"{MADAM} -\n{ADAM}", f"{MADAM} -\n{CONTROL}"],
         rows,
-        f"After {_count(epochs, 'epoch')}, {_count(seeds, 'seed')}. Accuracy: mean ± standard deviation; difference of "
+        f"After {counted(epochs, 'epoch')}, {counted(seeds, 'seed')}. Accuracy: mean ± standard deviation; difference "
+        "of "
         f"pairs with the same seed: mean ± standard error. All at the same learning rate, {PROFILE.lr}, which need "
         "not be each one's best. A few seeds are a demonstration, not evidence.",
     )
@@ -131,7 +133,7 @@ def findings(results: Results) -> list[str]:
     return [*_switching_findings(results.switching), *_digits_findings(results.runs)]
 
 
-def _switching_findings(runs: Sequence[Switching]) -> list[str]:
+def _switching_findings(runs: Sequence[SwitchingRun]) -> list[str]:
     means = {run.contender: run.mean_after_switches for run in runs}
     ends = {run.contender: run.end_after_switches for run in runs}
     return [
@@ -141,14 +143,14 @@ def _switching_findings(runs: Sequence[Switching]) -> list[str]:
     ]
 
 
-def _digits_findings(runs: Sequence[Run]) -> list[str]:
+def _digits_findings(runs: Sequence[DigitsRun]) -> list[str]:
     lines = []
     for solver in SOLVERS:
         gains = differences(runs, solver, MADAM, ADAM)
         ahead = sum(gain > 0 for gain in gains)
         lines.append(
             f"Two-digit images, {solver}: {MADAM} minus {ADAM} {fmean(gains):+.2f} points; "
-            f"{MADAM} ahead on {ahead} of {_count(len(gains), 'seed')}."
+            f"{MADAM} ahead on {ahead} of {counted(len(gains), 'seed')}."
         )
     plain = [r for r in runs if not r.rows] or runs  # a diagnosed run took longer
     seconds = {c: fmean(r.seconds for r in plain if r.contender == c) for c in (ADAM, MADAM)}
@@ -161,7 +163,7 @@ def as_record(results: Results) -> dict[str, Any]:
     return {
         "switching_quadratics": {
             "lr": quadratics.LR,
-            "rampup": quadratics.RAMPUP,
+            **AT_ONCE,
             "steps_per_phase": results.switching[0].gaps.shape[1],
             "preferences": PHASES,
             "gap": {
@@ -218,19 +220,6 @@ def _as_dict(e: Estimate) -> dict[str, float | int | None]:
         "standard_error": e.error if known else None,
         "seeds": e.count,
     }
-
-
-def _vector(preference: Sequence[float]) -> str:
-    return f"({', '.join(f'{p:g}' for p in preference)})"
-
-
-def _plus_minus(mean: float, spread: float, *, sign: bool = False) -> str:
-    shown = f"{mean:+.2f}" if sign else f"{mean:.2f}"
-    return shown if math.isnan(spread) else f"{shown} ± {spread:.2f}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _listed(values: dict[str, float]) -> str:

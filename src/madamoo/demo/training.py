@@ -11,17 +11,17 @@ from madamoo.bench import configure, is_static
 from madamoo.bench._diagnosis import attach
 from madamoo.bench.benchmarks.digits import Digits
 from madamoo.bench.training import Training
-
-from .contenders import ADAM, CONTENDERS, CONTROL, MADAM
+from madamoo.presentation.style import ADAM, CONTROL, MADAM, OPTIMIZERS
 
 SOLVERS = ("LS", "UW", "CAGrad")
 DIAGNOSED = "CAGrad"
-OPTIMIZERS = {ADAM: "adam", CONTROL: "marginal", MADAM: "madam"}  # as the lab calls them
+CONTENDERS = (ADAM, CONTROL, MADAM)
+SPECS = {name: spec for spec, name in OPTIMIZERS.items()}  # as the lab calls them
 PROFILE = Digits.profiles["cpu"]
 
 
 @dataclass(frozen=True)
-class Run:
+class DigitsRun:
     """One training run and its test accuracy in per cent, by epoch and task."""
 
     solver: str
@@ -53,13 +53,13 @@ def plan(seeds: int) -> list[tuple[str, str, int]]:
     ]
 
 
-def train(solver: str, contender: str, seed: int, epochs: int) -> Run:
+def train(solver: str, contender: str, seed: int, epochs: int) -> DigitsRun:
     """One run. Data, their order and the initial weights depend on the seed alone.
 
     The first seed's run with one of the solvers is diagnosed, which changes nothing but its time.
     """
     problem = Digits()
-    config = configure(problem.name, solver=solver, optimizer=OPTIMIZERS[contender], seed=seed, epochs=epochs)
+    config = configure(problem.name, solver=solver, optimizer=SPECS[contender], seed=seed, epochs=epochs)
     data = problem.load(None, PROFILE, seed)
     accuracy = []
     rows: list[dict[str, Any]] = []
@@ -72,4 +72,4 @@ def train(solver: str, contender: str, seed: int, epochs: int) -> Run:
                 accuracy.append([metrics["left_acc"], metrics["right_acc"]])
         if probe is not None:
             probe.close()
-    return Run(solver, contender, seed, accuracy, training.seconds, rows)
+    return DigitsRun(solver, contender, seed, accuracy, training.seconds, rows)

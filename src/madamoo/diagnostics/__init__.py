@@ -5,8 +5,24 @@ A probe measures every so many steps and changes nothing: the run with it is the
 
 from ._attach import attach
 from ._bytes import state_bytes
+from ._measure import METRICS
 from ._probe import Probe
-from ._sinks import flatten, read
-from ._summary import describe, summary
+from ._reading import read, read_runs
+from ._sinks import FILE, Row, flatten
+from ._summary import describe, findings, summary, verdict
 
-__all__ = ["Probe", "attach", "describe", "flatten", "read", "state_bytes", "summary"]
+__all__ = [
+    "FILE",
+    "METRICS",
+    "Probe",
+    "Row",
+    "attach",
+    "describe",
+    "findings",
+    "flatten",
+    "read",
+    "read_runs",
+    "state_bytes",
+    "summary",
+    "verdict",
+]

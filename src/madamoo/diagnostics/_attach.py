@@ -1,4 +1,4 @@
-"""The way in."""
+"""Attach a probe to an optimizer."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from torch.optim import Optimizer
 
+from ..gradients import allow_several_backward_passes
 from ..metric import PreferenceMetric
-from ..optimizer import MultiObjective
-from ..optimizer._multi_objective import _evaluates_again, allow_several_backward_passes
-from ..optimizer._per_objective import PerObjective
+from ..optimizer import MultiObjective, evaluates_again
+from ..relatives import PerObjective
 from ._plain import PlainProbe
 from ._probe import Probe
 from ._wrapped import WrappedProbe
@@ -40,7 +40,7 @@ def attach(
             is; or a plain torch optimizer, and ``probe.backward(losses, weights)`` takes the place of
             ``(weights * losses).sum().backward()``.
         every: measure one step in so many.
-        sinks: where rows go, one or several: a folder (``diagnostics.jsonl`` in it gets one line a row), an object with
+        sinks: where rows go, one or several: a folder (``diagnostics.jsonl`` in it gets one line per row), an object with
             ``add_scalar`` as TensorBoard's, or a function of the row. A sink that raises is dropped with a warning.
         exact: keep the average of d^2 that Adam would have where the inner optimizer has none: under a metric, or when
             it is not like Adam. One buffer of the model's size, updated each step.
@@ -69,8 +69,10 @@ def attach(
             f"got {type(optimizer).__name__}"
         )
     wrapped = isinstance(optimizer, MultiObjective)
-    if _evaluates_again(optimizer.optimizer if isinstance(optimizer, MultiObjective) else optimizer):
-        raise ValueError("optimizer must evaluate the losses once a step; this one evaluates its closure several times")
+    if evaluates_again(optimizer.optimizer if isinstance(optimizer, MultiObjective) else optimizer):
+        raise ValueError(
+            "optimizer must evaluate the losses once per step; this one evaluates its closure several times"
+        )
     if not wrapped and (exact or shadow is not None):
         raise ValueError("exact and shadow need MultiObjective(optimizer, metric=None), got a plain torch optimizer")
     if wrapped and objectives is not None:

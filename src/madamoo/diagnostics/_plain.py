@@ -10,10 +10,16 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..direction import combine
-from ..gradients import Losses, LossesT, add_rows, check_names, read_losses
-from ..optimizer._backward import _sum_present, read_scale
-from ..optimizer._run import Pending
-from ._probe import Clock, Probe, Sample
+from ..gradients import (
+    Collector,
+    Layout,
+    Losses,
+    LossesT,
+    check_names,
+    read_losses,
+    read_scale,
+)
+from ._probe import Clock, Probe, Sample, Seen
 
 
 class PlainProbe(Probe):
@@ -38,7 +44,7 @@ class PlainProbe(Probe):
 
         Args:
             losses: a 1-D tensor, a sequence or a dict of scalar tensors; None for an objective the batch lacks.
-            weights: one constant an objective, in their order or by name; 1 / C each if None.
+            weights: one constant per objective, in their order or by name; 1 / C each if None.
             retain_graph: keep the graph.
             scaler: a GradScaler, in place of ``scaler.scale(...).backward()``.
         """
@@ -50,7 +56,7 @@ class PlainProbe(Probe):
         names, count = (self.names, self.count) if before is None else (before.names, len(before.values))
         batch = read_losses(losses, names, count)
         vector = _read_weights(weights, batch)
-        if before is not None and not torch.equal(vector, _given(before)):
+        if before is not None and not torch.equal(vector, before.given):
             raise ValueError("weights must be the same in every micro-batch of a step")
         sample = self._sample
         if sample is None and self._due:
@@ -69,27 +75,22 @@ class PlainProbe(Probe):
 
     def _see(self, sample: Sample, batch: Losses, vector: Tensor, params: list[Tensor], scale: float) -> None:
         """One more batch in the sample."""
-        batch.is_opaque()  # raises for a checkpoint that hides its parameters
-        rows = self._differentiate(batch, params, batch.present, scale)
-        values, before = batch.values, sample.pending
-        if before is not None:
-            values = _sum_present(before.values, values)
-            rows = add_rows(before.rows, rows)
-        weights = torch.where(values.isnan(), 0.0, vector)
-        sample.pending = Pending(params, batch.names, values, vector, None, rows=rows, weights=weights)
+        batch.check_graph()  # raises for a checkpoint that hides its parameters
+        found = self._differentiate(batch, params, batch.present, scale)
+        collector, before = Collector(params, lambda _: 0), sample.pending
+        opened = collector.open(None if before is None else before.collected, batch, Layout())
+        collected = collector.add(opened, found, opaque=False, missing=False)
+        weights = torch.where(collected.values.isnan(), 0.0, vector)
+        sample.pending = Seen(params, batch.names, weights, collected, given=vector)
         sample.before = sample.before or {p: p.detach().clone() for p in params}
         sample.directions = [
-            (combine(r, vector.tolist(), torch.promote_types(r.stack.dtype, torch.float32)), 0.0) for r in rows
+            (combine(r, vector.tolist(), torch.promote_types(r.stack.dtype, torch.float32)), 0.0)
+            for r in collected.rows
         ]
 
     def _is_taken(self, sample: Sample) -> bool:
         assert sample.pending is not None
         return not _is_cleared(sample.pending.params)
-
-
-def _given(pending: Pending) -> Tensor:
-    assert pending.preference is not None
-    return pending.preference
 
 
 def _is_cleared(params: Sequence[Tensor]) -> bool:

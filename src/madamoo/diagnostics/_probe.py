@@ -6,9 +6,9 @@ import copy
 import time
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..direction import Direction
-from ..gradients import REST, Losses, LossesT, Rows, by_param, compute_rows, read_losses
-from ..metric import Measurement, PreferenceMetric
-from ..optimizer._run import Pending
+from ..gradients import Collected, Found, Losses, LossesT, Rows, by_param, differentiate, read_losses
+from ..metric import Measured, PreferenceMetric
+from ..optimizer import Step
 from ._adam import second_moment
 from ._bytes import state_bytes
 from ._measure import Piece, Sums, clean, make_row
@@ -49,16 +49,41 @@ class Clock:
         self.last = now
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What a probe needs to know of a step that is pending."""
+
+    params: Sequence[Tensor]
+    names: tuple[str, ...] | None
+    weights: Tensor  # [C], 0 where an objective is missing
+    collected: Collected
+    measurement: Measured | None = None
+    given: Tensor = field(default_factory=lambda: torch.empty(0))  # the user's weights, of a plain optimizer
+    step: Step | None = None  # of an optimizer of ours
+
+    @property
+    def values(self) -> Tensor:
+        return self.collected.values
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        return self.collected.present
+
+    @property
+    def rows(self) -> Sequence[Rows]:
+        return self.collected.rows
+
+
 @dataclass
 class Sample:
     """What a probe has seen of the step in the making."""
 
     clock: Clock | None  # None: the step is not measured, only the probe's own averages are fed
-    pending: Pending | None = None
-    extra: list[Rows] | None = None  # gradients that the optimizer itself does not compute
+    pending: Seen | None = None
+    extra: Found | None = None  # gradients that the optimizer itself does not compute
     directions: list[tuple[Direction, float]] = field(default_factory=list)  # each with its beta
     before: dict[Tensor, Tensor] = field(default_factory=dict)  # the parameters
-    shadow: Measurement | None = None
+    shadow: Measured | None = None
 
     def charge(self, room: str | None) -> None:
         if self.clock is not None:
@@ -157,13 +182,13 @@ class Probe:
         """Whether the step that was just taken is the one in the sample."""
         raise NotImplementedError
 
-    def _feed(self, sample: Sample, pending: Pending) -> None:
+    def _feed(self, sample: Sample, pending: Seen) -> None:
         """Before the measurement: take the step into averages of the probe's own."""
 
-    def _finish(self, sample: Sample, pending: Pending) -> None:
+    def _finish(self, sample: Sample, pending: Seen) -> None:
         """After the measurement."""
 
-    def _metric(self, sample: Sample, pending: Pending) -> tuple[PreferenceMetric, Measurement] | None:
+    def _metric(self, sample: Sample, pending: Seen) -> tuple[PreferenceMetric, Measured] | None:
         """The metric in use, or the shadow."""
         return None
 
@@ -179,13 +204,11 @@ class Probe:
     def _due(self) -> bool:
         return self.steps >= self._next
 
-    def _differentiate(
-        self, batch: Losses, params: Sequence[Tensor], objectives: Sequence[int], scale: float
-    ) -> list[Rows]:
+    def _differentiate(self, batch: Losses, params: Sequence[Tensor], objectives: Sequence[int], scale: float) -> Found:
         """The gradients of some objectives, one pass each; the graph stays."""
         with fork_rng(params):
-            passes = {i: {i: 1.0} for i in objectives}
-            return compute_rows(batch, params, passes, scale=scale, retain_graph=True)
+            batch = replace(batch, extra=None)
+            return differentiate(batch, params, objectives, scale=scale, retain_graph=True)
 
     def _before_step(self, *_: Any) -> None:
         self._hand_over()
@@ -209,44 +232,38 @@ class Probe:
             self._note_cost()
         self.steps += 1
 
-    def _measure(self, sample: Sample, pending: Pending) -> None:
+    def _measure(self, sample: Sample, pending: Seen) -> None:
         self.count, self.names = len(pending.values), pending.names
         names = pending.names or tuple(str(i) for i in range(self.count))
         sums = Sums(self.count, sum(x.d.numel() for x, _ in sample.directions))
         for piece in self._pieces(sample, pending):
             sums.add(piece)
-        assert pending.weights is not None
         facts = make_row(sums, names, pending.values, pending.weights, pending.present)
         self._row = {"step": self.start + self.steps, **facts}
         self.rows.append(self._row)
         self._next = self.steps + self.every - (self.steps - self._first) % self.every
 
-    def _pieces(self, sample: Sample, pending: Pending) -> Iterator[Piece]:
+    def _pieces(self, sample: Sample, pending: Seen) -> Iterator[Piece]:
         groups = {p: group for group in self.inner.param_groups for p in group["params"]}
         rows = rows_by_param(sample, pending)
         used = self._metric(sample, pending)
         for x, beta in sample.directions:
-            for view in self._views(x, rows):
-                C, image, eps = None, None, 0.0
-                if used is not None:
-                    metric, measurement = used
-                    C, eps = metric.curvature(view, beta, measurement), metric.eps
-                    C = torch.zeros_like(view.d) if C is None else C
-                    image = metric.precondition(view, beta, measurement)
-                for param, part in slices(view.params):
-                    d = view.d[part]
-                    images: dict[str, Tensor] = {} if image is None else {"preference": image[part]}
-                    v = self._second_moment(param, groups[param])
-                    if v is not None:
-                        v = v.reshape(-1)
-                        images["adam"] = d / (v.sqrt() + float(groups[param].get("eps", 1e-8)))
-                    curvature = None if C is None else C[part]
-                    before = sample.before[param]
-                    yield Piece(*rows[param], d, before, param, images, v, curvature, 1.0 - beta, eps)
-
-    def _views(self, x: Direction, rows: RowsByParam) -> Iterable[Direction]:
-        """The direction as the metric sees it."""
-        return [x]
+            C, image, eps = None, None, 0.0
+            if used is not None:
+                metric, measurement = used
+                C, eps = metric.curvature(x, beta, measurement), metric.eps
+                C = torch.zeros_like(x.d) if C is None else C
+                image = metric.precondition(x, beta, measurement)
+            for param, part in x.block.parts():
+                d = x.d[part]
+                images: dict[str, Tensor] = {} if image is None else {"preference": image[part]}
+                v = self._second_moment(param, groups[param])
+                if v is not None:
+                    v = v.reshape(-1)
+                    images["adam"] = d / (v.sqrt() + float(groups[param].get("eps", 1e-8)))
+                curvature = None if C is None else C[part]
+                before = sample.before[param]
+                yield Piece(*rows[param], d, before, param, images, v, curvature, 1.0 - beta, eps)
 
     def _note_cost(self) -> None:
         if self._row is not None and self._clock is not None:
@@ -270,24 +287,19 @@ def _takes(sink: Sink, row: Row) -> bool:
     return True
 
 
-def rows_by_param(sample: Sample, pending: Pending) -> RowsByParam:
+def rows_by_param(sample: Sample, pending: Seen) -> RowsByParam:
     """The gradient of every objective that is known by itself, for each parameter: objectives and stacks of rows."""
     result: RowsByParam = {param: ((), ()) for param in pending.params}
-    for param, keys, stack in by_param([*pending.rows, *(sample.extra or ())]):
-        single = [k for k, key in enumerate(keys) if key != REST]
-        if single:
+    for param, objectives, stack in by_param(pending.rows):
+        if objectives:
             known, stacks = result[param]
-            found = stack if len(single) == len(keys) else stack[single]
-            result[param] = ((*known, *(keys[k] for k in single)), (*stacks, found))
+            result[param] = ((*known, *objectives), (*stacks, stack))
+    for i, row in (sample.extra.rows if sample.extra is not None else {}).items():
+        for param, g in zip(pending.params, row, strict=True):
+            if g is not None:
+                known, stacks = result[param]
+                result[param] = ((*known, i), (*stacks, g.unsqueeze(0)))
     return result
-
-
-def slices(params: Iterable[Tensor]) -> Iterator[tuple[Tensor, slice]]:
-    """Where each parameter of a block is in it."""
-    start = 0
-    for param in params:
-        yield param, slice(start, start + param.numel())
-        start += param.numel()
 
 
 def fork_rng(params: Sequence[Tensor]) -> AbstractContextManager[None]:

@@ -1,10 +1,9 @@
-"""Where rows go: a folder, a TensorBoard writer, any function; and how they are read back."""
+"""Where rows go: a folder, a TensorBoard writer, any function."""
 
 from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -92,22 +91,3 @@ def flatten(row: Row) -> dict[str, float]:
         for j in range(i + 1, len(line)):
             walk(f"cosines/{names[i]}/{names[j]}", line[j])
     return result
-
-
-def read(path: str | os.PathLike[str]) -> list[Row]:
-    """The rows that a probe wrote to a folder (or the file in it); half a line of a killed run is left out."""
-    file = Path(path)
-    rows: list[Row] = []
-    with (file / FILE if file.is_dir() else file).open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except ValueError:
-                row = None
-            if isinstance(row, dict):
-                rows.append(row)
-            else:
-                warnings.warn(f"{path}: line {number} is no row and was left out", stacklevel=2)
-    return rows

@@ -18,7 +18,8 @@ def summary(rows: Iterable[Row]) -> dict[str, Any]:
 
     ``flip_rate[metric][objective]`` is the share of the measured steps that flip the objective under the metric, of
     those in which d itself would improve it; ``flip_rates[metric]`` is that of all objectives together.
-    ``against[metric]`` is the share of all effects that are negative, whatever d promises.
+    ``against[metric]`` is the share of all effects that are negative, whatever d promises; ``against_objective`` has
+    that of d itself by objective.
     ``reach[metric]`` is the share of these cases in which the metric's condition number allows a flip by the lemma.
     Condition numbers are geometric means. ``weights_moved`` is the mean distance (half the sum of absolute differences,
     0 to 1) between the weights of two rows that follow each other, each divided by its sum.
@@ -34,6 +35,7 @@ def summary(rows: Iterable[Row]) -> dict[str, Any]:
         "objectives": names,
         "conflict_rate": _mean(row["conflict_rate"] for row in rows),
         "against": {m: _mean(_is_negative(row, m, n) for row in rows for n in names) for m in METRICS},
+        "against_objective": {n: _mean(_is_negative(row, "euclidean", n) for row in rows) for n in names},
         "flip_rate": {m: {n: _mean(_of(row["flips"][m], n) for row in rows) for n in names} for m in METRICS[1:]},
         "flip_rates": {m: _mean(_of(row["flips"][m], n) for row in rows for n in names) for m in METRICS[1:]},
         "reach": {m: _mean(_reach(row, m, n) for row in rows for n in names) for m in DIAGONAL},
@@ -105,12 +107,89 @@ _LABELS = {"adam": "Adam's metric", "preference": "the preference-conditioned me
 
 
 def describe(facts: Mapping[str, Any]) -> str:
-    """A summary in a few plain sentences."""
-    return " ".join(findings(facts))
+    """A summary in a few plain sentences, a verdict and advice at its end."""
+    text, advice = verdict(facts)
+    return " ".join([*findings(facts), f"Verdict: {text}", *(["Advice:", *advice] if advice else [])])
+
+
+# What counts as a difference, and as much or little, in the verdict; shares of steps or of the weights' sum.
+ALIKE, RARE, OFTEN, STILL = 0.01, 0.02, 0.1, 0.02
+
+
+def verdict(facts: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """What the facts come to for the one who trains, and what to do about it."""
+    adam, conditioned = facts["flip_rates"]["adam"], facts["flip_rates"]["preference"]
+    advice: list[str] = []
+    if adam is None and conditioned is None:
+        text = "The rows say nothing of the metrics."
+        advice.append("Attach the probe with exact=True to see what Adam's metric does to each objective.")
+    elif conditioned is None:
+        text = f"Adam's metric flips {_percent(adam)} of the improvements that the direction promises."
+        if adam > RARE:
+            advice.append("MAdam is worth a trial: attach a probe to it and compare the two flip rates.")
+        else:
+            text += " There is little for another metric to mend."
+            advice.append("Stay with Adam: what you change next should be the solver or the learning rate.")
+    elif adam is None:
+        text = (
+            f"The preference-conditioned metric flips {_percent(conditioned)} of the improvements that the direction "
+            "promises."
+        )
+        advice.append("Attach the probe with exact=True to compare it with Adam's metric.")
+    else:
+        rates = f"it flips {_percent(conditioned)} of the promised improvements, Adam's metric {_percent(adam)}"
+        if conditioned < adam - ALIKE:
+            text = f"The preference-conditioned metric keeps more of what the direction promises: {rates}."
+            advice.append(
+                "Train with MAdam, and check on validation data that it gains over the control (marginal), too."
+            )
+        elif conditioned > adam + ALIKE:
+            text = f"The preference-conditioned metric keeps less of what the direction promises: {rates}."
+            advice.append("Compare the validation losses of MAdam and Adam before you choose MAdam for this problem.")
+        else:
+            text = f"The preference-conditioned metric and Adam's treat the objectives alike: {rates}."
+            advice.append("Decide between MAdam and Adam by their validation losses and their time per step.")
+    return text, advice + _advice(facts)
+
+
+def _advice(facts: Mapping[str, Any]) -> list[str]:
+    found = []
+    against = {n: x for n, x in _against(facts).items() if x > OFTEN}
+    if against:
+        name = max(against, key=lambda n: against[n])
+        found.append(
+            f"The direction itself works against {name} in {_percent(against[name])} of the steps: give it more "
+            "weight, or take a solver whose direction raises no loss, such as UPGrad or MGDA."
+        )
+    conflict, moved = facts["conflict_rate"], facts["weights_moved"]
+    if conflict is not None and conflict < RARE:
+        found.append(
+            "The objectives hardly conflict: constant weights (LS) should do as well as any solver, and cost least."
+        )
+    if moved is not None and 0 < moved < STILL:  # under constant weights the metric does so by itself
+        found.append(
+            'The weights hardly move: PreferenceMetric("marginal"), the control, gives nearly the same metric from one '
+            "backward pass per step."
+        )
+    if facts["floored"] is not None and facts["floored"] > 0.5:
+        found.append(
+            "Most coordinates are at the floor of the metric: larger batches or a smaller beta would fill its averages."
+        )
+    poor = [n for n, r in facts["prediction"].items() if r is not None and r < 0.3]
+    if poor:
+        found.append(
+            f"The gradients predict the change of {', '.join(poor[:4])} badly: at this learning rate first-order "
+            "effects, and with them this diagnosis, say little."
+        )
+    return found
+
+
+def _against(facts: Mapping[str, Any]) -> dict[str, float]:
+    return {name: share for name, share in facts["against_objective"].items() if share is not None}
 
 
 def findings(facts: Mapping[str, Any]) -> list[str]:
-    """The same, one finding each."""
+    """What is known, one finding each."""
     names = facts["objectives"]
     lines = [
         f"{facts['rows']} steps were measured, from {facts['first_step']} to {facts['last_step']}, on "
@@ -132,7 +211,7 @@ def findings(facts: Mapping[str, Any]) -> list[str]:
     if facts["log_distance"] is not None:
         lines.append(
             f"Adam's second moment is off the curvature of the present preference by a factor of "
-            f"{_number(math.exp(facts['log_distance']))} in the mean."
+            f"{_number(math.exp(min(facts['log_distance'], 700.0)))} in the mean."
         )
     if facts["floored"] is not None:
         lines.append(f"{_percent(facts['floored'])} of coordinates are at the floor of the metric.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,13 +24,15 @@ def figures(
         Path | None, typer.Option(help="Runs that learned fronts: a folder or a packed file.", metavar="RESULTS_FOLDER")
     ] = None,
 ) -> None:
-    """The paper's figures, drawn anew, and the numbers that their captions claim: about a minute on one core."""
+    """The paper's figures, drawn again, and the numbers that their captions claim: about a minute on one core."""
     wanted = _wanted(only)
     if format not in FORMATS:
         raise typer.BadParameter(f"must be one of {', '.join(FORMATS)}, got {format!r}", param_hint="'--format'")
     if fronts is not None and not fronts.exists():
         raise typer.BadParameter(f"there is no folder {fronts}", param_hint="'--fronts'")
-    from .drawings import save  # needs matplotlib: told before the work
+    import matplotlib  # noqa: F401  said before the work if it is absent
+
+    from madamoo.presentation.pictures import save
 
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -82,7 +85,7 @@ def _draw_fronts(folder: Path | None, out: Path, format: str) -> dict[str, Any]:
 
     numbers = {}
     try:
-        for one in [] if folder is None else learned(folder):
+        for one in [] if folder is None else learned(folder, partial(typer.echo, err=True)):
             typer.echo(f"Figure: {one.draw(out / f'{one.name}.{format}')}", err=True)
             numbers[one.name] = rounded(one.numbers)
     except ValueError as error:  # records of a benchmark that is not here any more
@@ -98,6 +101,8 @@ def _draw_fronts(folder: Path | None, out: Path, format: str) -> dict[str, Any]:
 
 def _write(out: Path, found: dict[str, Any], format: str) -> None:
     """The numbers, those of figures that were made before included, and the page with captions and tables."""
+    from madamoo.presentation.page import replace_file
+
     from .tables import page
 
     path = out / NUMBERS
@@ -109,8 +114,8 @@ def _write(out: Path, found: dict[str, Any], format: str) -> None:
     except (KeyError, TypeError):  # the older numbers are those of another version
         numbers = found
         text = page(numbers, files)
-    path.write_text(json.dumps(numbers, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    (out / PAGE).write_text(text, encoding="utf-8")
+    replace_file(path, json.dumps(numbers, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    replace_file(out / PAGE, text)
     typer.echo(page(found, {}))
     typer.echo(f"Numbers: {path}\nPage: {out / PAGE}", err=True)
 

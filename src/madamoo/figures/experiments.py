@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from madamoo import MultiObjective, PreferenceMetric, solvers
-from madamoo.demo.contenders import ADAM, CONTROL, MADAM, build
 from madamoo.pareto import TiltedQuadratics
+from madamoo.presentation import style
+from madamoo.presentation.style import ADAM, CONTROL, MADAM
 
 Array = NDArray[np.float64]
 Preference = tuple[float, float]
@@ -55,7 +56,8 @@ RAMPED = "MAdam, default ramp-up"
 ADAM_STILL = "Adam without momentum"
 EXACT = "M⁻¹d without Adam (eq. 14)"
 
-EUCLIDEAN, ADAMS, CONDITIONED, EXECUTED = "Euclidean", "Adam's", "preference-conditioned", "MAdam's own run"
+EUCLIDEAN, ADAMS, CONDITIONED = (style.METRICS[key] for key in ("euclidean", "adam", "preference"))
+EXECUTED = "MAdam's own run"
 EUCLIDEAN_THERE = "Euclidean in MAdam's own run"
 
 
@@ -69,12 +71,14 @@ class Variant:
     alone: bool = False  # whether a run needs a tensor of its own, because its metric looks at the whole tensor
 
     def build(self, groups: list[dict[str, Any]]) -> MultiObjective:
+        solver = solvers.Preference()
         if self.contender == EXACT:
-            return MultiObjective(torch.optim.SGD(groups), solvers.Preference(), PreferenceMetric(**self.metric))
-        options = {} if self.contender == ADAM else self.metric
-        for group in groups:
-            group["betas"] = (self.momentum, 0.999)
-        return build(self.contender, groups, lr=RATE, solver=solvers.Preference(), **options)  # type: ignore[arg-type]
+            return MultiObjective(torch.optim.SGD(groups), solver, PreferenceMetric(**self.metric))
+        options = {"estimator": "marginal"} if self.contender == CONTROL else {}
+        metric = None if self.contender == ADAM else PreferenceMetric(**{**options, **self.metric})
+        # AdamW without decay is Adam; its own default is not zero.
+        adam = torch.optim.AdamW(groups, betas=(self.momentum, 0.999), weight_decay=0.0, fused=True)
+        return MultiObjective(adam, solver, metric)
 
 
 # With bias correction the averages are right from the first step on; a ramp-up only delays the comparison.
@@ -126,7 +130,7 @@ def descend(
 
     Args:
         variant: one of :data:`VARIANTS`.
-        starts: one a run, [run, 2].
+        starts: one per run, [run, 2].
         schedule: the preference of each step.
         noise: the standard deviation of the noise on every run's two gradients, [run, 2]; None for none.
         seed: of the noise, which is the same for all rates and variants.
@@ -274,10 +278,15 @@ class Switching:
         return np.asarray(np.linalg.norm(path - optimum(B), axis=-1))
 
 
-def switching(variants: Sequence[str], steps: int = STEPS, rates: Sequence[float] = COARSE) -> Switching:
-    """The six phases, for each of the variants at each of the rates."""
-    starts = [START] * len(KINDS)
-    paths = {v: descend(v, starts, alternating(steps), rates=rates, noise=KINDS) for v in variants}
+def switching(
+    variants: Sequence[str],
+    steps: int = STEPS,
+    rates: Sequence[float] = COARSE,
+    kinds: Sequence[tuple[float, float]] = KINDS,
+) -> Switching:
+    """The six phases, for each of the variants at each of the rates, with the noises of :data:`KINDS` or the first."""
+    starts = [START] * len(kinds)
+    paths = {v: descend(v, starts, alternating(steps), rates=rates, noise=kinds) for v in variants}
     return Switching(steps, tuple(rates), paths)
 
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from madamoo.bench import available, get
 from madamoo.bench._methods import front_of
 from madamoo.bench._records import read_records
-from madamoo.bench._registry import get
 from madamoo.bench._spec import canonical, parse
 from madamoo.bench._table import COMPARED, rows
-from madamoo.demo.contenders import ADAM, CONTROL, MADAM
 from madamoo.pareto import Front, draw_fronts
+from madamoo.presentation.style import OPTIMIZERS
 
 METHODS = ("palora", "pamal")
-NAMES = {"madam": MADAM, "adam": ADAM, "marginal": CONTROL}  # in the order that gives them the other figures' colours
+ORDER = ("madam", "adam", "marginal")  # gives them the other figures' colours
 TO_RUN = (
     "madamoo sweep multimnist --solvers palora,pamal --optimizers adam,madam,marginal --seeds 0,1,2 --results runs",
     "madamoo figures --only fronts --fronts runs",
@@ -45,8 +45,8 @@ class Learned:
         )
 
 
-def learned(folder: Path) -> Iterator[Learned]:
-    """Everything that can be drawn from the records below ``folder``.
+def learned(folder: Path, say: Callable[[str], None]) -> Iterator[Learned]:
+    """Everything that can be drawn from the records below ``folder``; what cannot is told to ``say``.
 
     Each optimizer is shown at the learning rate that is best on validation data, with the mean over the seeds that all
     of them have; see :func:`madamoo.bench._table.rows`.
@@ -54,6 +54,9 @@ def learned(folder: Path) -> Iterator[Learned]:
     records = [record for record in read_records(folder) if record.get("front")]
     records = [record for record in records if parse(record["config"]["solver"])[0] in METHODS]
     for benchmark in sorted({record["config"]["benchmark"] for record in records}):
+        if benchmark not in available():  # a record must not make us run its author's file
+            say(f"No fronts of {benchmark}: it is a benchmark of its author's, whose code is not run")
+            continue
         problem = get(benchmark)
         for row in rows(records, problem, name=benchmark):
             if row["primary"] and row["rate"] == "best":
@@ -72,7 +75,7 @@ def _fronts(records: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, Fro
         fits = all(config[key] == row[key] for key in same) and canonical(config["solver"]) == row["solver"]
         if fits and config["seed"] in row["seeds"] and config["lr"] == row["lr"].get(optimizer):
             found.setdefault(optimizer, []).append(Front.from_dict(record["front"]["test"]))
-    return {label: _mean(found[optimizer]) for optimizer, label in NAMES.items() if optimizer in found}
+    return {OPTIMIZERS[optimizer]: _mean(found[optimizer]) for optimizer in ORDER if optimizer in found}
 
 
 def _mean(fronts: list[Front]) -> Front:
@@ -85,7 +88,7 @@ def _mean(fronts: list[Front]) -> Front:
 def _numbers(row: dict[str, Any]) -> dict[str, Any]:
     """Hypervolumes: the mean over seeds, the deviation, the rate; the seeds."""
     by_optimizer = {
-        NAMES[optimizer]: {
+        OPTIMIZERS[optimizer]: {
             "hypervolume": row[optimizer],
             "deviation": row["deviation"][optimizer],
             "rate": row["lr"][optimizer],

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from madamoo.presentation.style import CONTROL_DEFINED, plus_minus
+from madamoo.presentation.tables import Table, write_tables
+
 from .claims import AFTER, COMPARED, HIGHER, SHOWN, STALLS, Numbers, geometric
 from .experiments import (
     ADAM,
@@ -40,8 +43,8 @@ _NOISE = (
     f"{NOISE[UNEVEN][1]:g} on the second"
 )
 _COMMON = (
-    f"The paper's tilted quadratics; λ_A = {A}, λ_B = {B}; learning rate {RATE:g} for all; β = (0.9, 0.999); MAdam and "
-    "the control (Adam twice: whitened by the average of d², whatever the preference) without ramp-up."
+    f"The paper's tilted quadratics; λ_A = {A}, λ_B = {B}; learning rate {RATE:g} for all; β = (0.9, 0.999); no "
+    f"ramp-up. {CONTROL_DEFINED[0].upper()}{CONTROL_DEFINED[1:]}."
 )
 CAPTIONS = {
     "mismatch": (
@@ -297,8 +300,7 @@ def _fronts(numbers: Numbers) -> Iterable[str]:
 def _hypervolume(found: Numbers | None) -> str:
     if found is None:
         return ""
-    spread = "" if found["deviation"] is None else f" ± {found['deviation']:.4f}"
-    return f"{found['hypervolume']:.4f}{spread} ({found['rate']:g})"
+    return f"{plus_minus(found['hypervolume'], found['deviation'], 4)} ({found['rate']:g})"
 
 
 def _noises() -> list[str]:
@@ -319,9 +321,4 @@ def _share(pair: Sequence[int]) -> str:
 
 
 def _table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    lines = [f"**{title}**", "", _line(header), _line(["---"] * len(header)), *(_line(row) for row in rows)]
-    return "\n".join(lines) + "\n"
-
-
-def _line(cells: Sequence[Any]) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
+    return write_tables([Table(title, header, list(rows))], (), "markdown")

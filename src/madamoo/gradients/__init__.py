@@ -1,60 +1,50 @@
-"""Room one: losses in, gradients out (one row an objective) and their Gram matrix."""
+"""Room one: losses in, gradients out (one row per objective) and their Gram matrix."""
 
-from ._features import (
-    Cut,
-    FeaturesT,
-    compute_rows_at_features,
-    compute_rows_together,
-    compute_trunk_row,
-    cut_at,
-)
+from ._collected import Collected, Collector, sum_present
+from ._exchange import Exchange
+from ._features import Cut, FeaturesT, cut_at, differentiate_heads, differentiate_trunk, join_sides
+from ._found import Found, add_found, allow_several_backward_passes, differentiate, unpack
+from ._gram import gram_matrix, largest_entry, row_statistics
+from ._layout import ALONE, Layout
 from ._losses import Losses, LossesT, check_names, read_losses
-from ._rows import (
-    ALONE,
-    OWN,
-    REST,
-    Gradients,
-    Kinds,
-    Rows,
-    add_rows,
-    are_same,
-    by_param,
-    compute_rows,
-    drop_zero_rows,
-    gram_matrix,
-    largest_entry,
-    pack,
-    sizes_of,
-    spread,
-    unpack,
-)
+from ._precision import full_precision, read_scale
+from ._rows import Block, HeadRows, Rows, SharedRows, are_same, by_param, spread
+from ._written import Written, foreign
 
 __all__ = [
     "ALONE",
-    "OWN",
-    "REST",
+    "Block",
+    "Collected",
+    "Collector",
     "Cut",
+    "Exchange",
     "FeaturesT",
-    "Gradients",
-    "Kinds",
+    "Found",
+    "HeadRows",
+    "Layout",
     "Losses",
     "LossesT",
     "Rows",
-    "add_rows",
+    "SharedRows",
+    "Written",
+    "add_found",
+    "allow_several_backward_passes",
     "are_same",
     "by_param",
     "check_names",
-    "compute_rows",
-    "compute_rows_at_features",
-    "compute_rows_together",
-    "compute_trunk_row",
     "cut_at",
-    "drop_zero_rows",
+    "differentiate",
+    "differentiate_heads",
+    "differentiate_trunk",
+    "foreign",
+    "full_precision",
     "gram_matrix",
+    "join_sides",
     "largest_entry",
-    "pack",
     "read_losses",
-    "sizes_of",
+    "read_scale",
+    "row_statistics",
     "spread",
+    "sum_present",
     "unpack",
 ]

@@ -1,8 +1,8 @@
-"""Networks with a trunk and heads: differentiate the heads first, and the trunk for all objectives together."""
+"""Networks with a trunk and heads: the Gram matrix at the features between them, and one pass through the trunk."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
+from ._found import Found, Row, differentiate
+from ._layout import Layout
 from ._losses import Losses
-from ._rows import REST, Kinds, Rows, compute_rows, differentiate, pack
+from ._rows import Rows, SharedRows
 
 FeaturesT: TypeAlias = Tensor | Sequence[Tensor]
 
@@ -35,7 +37,7 @@ def cut_at(features: FeaturesT, losses: Losses, params: Sequence[Tensor]) -> Cut
     ends = {z.grad_fn for z in given if z.grad_fn is not None}
     if not ends:
         raise ValueError("features must hold at least one tensor, got none")
-    roots = [r.grad_fn if isinstance(r, Tensor) else r.node for r in losses.roots if r is not None]
+    roots = losses.nodes()
     if ends & set(roots):
         raise ValueError(
             "a loss and the features come out of one node of the graph: compute losses from the features by other "
@@ -69,73 +71,55 @@ def _walk(nodes: Iterable[Node | None], ends: Iterable[Node] = ()) -> tuple[set[
     return found, seen
 
 
-def compute_rows_together(
-    losses: Losses,
-    cut: Cut,
-    passes: Mapping[int, Mapping[int, float]],
-    kinds: Kinds,
-    *,
-    scale: float = 1.0,
-    retain_graph: bool = False,
-) -> list[Rows]:
-    """:func:`compute_rows` by one pass a head, and one through the trunk with the gradients of the features stacked."""
-    inputs = [*cut.features, *cut.heads]
-    found = differentiate(losses, inputs, passes, scale=scale, retain_graph=retain_graph)
-    at_features, at_heads = found[: len(cut.features)], found[len(cut.features) :]
-    keys = [key for key in passes if any(key in at for at in at_features)]
-    of_trunk: list[dict[int, Tensor]] = [{} for _ in cut.trunk]
-    if keys and cut.trunk:
-        seeds = [
-            torch.stack([at.get(key, torch.zeros_like(z)) for key in keys]).mul_(scale)
-            for z, at in zip(cut.features, at_features, strict=True)
-        ]
-        try:
-            stacks = torch.autograd.grad(
-                cut.features, cut.trunk, seeds, retain_graph=retain_graph, allow_unused=True, is_grads_batched=True
-            )
-        except RuntimeError as error:
-            raise RuntimeError(
-                "the trunk cannot be differentiated for all objectives together, which torch.vmap would do; leave out "
-                f"features, and they take turns. {error}"
-            ) from error
-        for mine, stack in zip(of_trunk, stacks, strict=True):
-            if stack is not None:
-                mine.update(zip(keys, stack if scale == 1.0 else stack / scale, strict=True))
-    order = [*cut.trunk, *cut.heads]
-    return pack(dict(zip(order, [*of_trunk, *at_heads], strict=True)), kinds)
+def differentiate_heads(
+    losses: Losses, cut: Cut, *, scale: float = 1.0, retain_graph: bool = False
+) -> tuple[list[Rows], Found]:
+    """The rows of the features, and the gradients of the heads; one pass per objective, and the trunk left alone."""
+    retain_graph = retain_graph or losses.extra is not None  # it may lead through the heads: see differentiate_trunk
+    inputs, losses = [*cut.features, *cut.heads], replace(losses, extra=None)
+    found = differentiate(losses, inputs, losses.present, scale=scale, retain_graph=retain_graph)
+    width = len(cut.features)
+    rows, _ = Layout().pack(Found({i: row[:width] for i, row in found.rows.items()}), cut.features)
+    reached = {i for r in rows for i, _ in r.pieces()}
+    for i in set(losses.present) - reached:
+        raise ValueError(f"loss {losses.label(i)} does not depend on the features; gram='features' needs each loss to")
+    return rows, Found({i: row[width:] for i, row in found.rows.items()})
 
 
-def compute_rows_at_features(
-    losses: Losses, cut: Cut, kinds: Kinds, *, scale: float = 1.0, retain_graph: bool = False
-) -> tuple[list[Rows], list[Rows]]:
-    """The rows of the features and those of the heads, one pass a head; the trunk is left alone."""
-    inputs = [*cut.features, *cut.heads]
-    passes = {i: {i: 1.0} for i in losses.present}
-    features = set(cut.features)
-
-    def kinds_of_both(param: Tensor, keys: tuple[int, ...]) -> Hashable:
-        return ("features", keys) if param in features else kinds(param, keys)
-
-    rows = compute_rows(losses, inputs, passes, kinds_of_both, scale=scale, retain_graph=retain_graph)
-    return [r for r in rows if r.params[0] in features], [r for r in rows if r.params[0] not in features]
-
-
-def compute_trunk_row(
+def differentiate_trunk(
     losses: Losses,
     cut: Cut,
     features: Sequence[Rows],
     weights: Sequence[float],
-    kinds: Kinds,
     *,
     scale: float = 1.0,
     retain_graph: bool = False,
-) -> list[Rows]:
-    """One pass through the trunk, with the weighted sum of the features' gradients: the row REST of its parameters."""
+) -> Row:
+    """One pass through the trunk, with the weighted sum of the features' gradients; heads too, for an extra term."""
     seeds = {z: torch.zeros_like(z) for z in cut.features}
     for r in features:
-        sums = r.stack.new_tensor([weights[key] for key in r.keys]) @ r.stack
-        for z, part in zip(r.params, sums.split([z.numel() for z in r.params]), strict=True):
-            seeds[z] = part.view(z.shape)
-    heads = replace(losses, roots=cut.features, units=tuple(seeds[z] for z in cut.features))
-    passes = {REST: dict.fromkeys(range(len(cut.features)), 1.0)}
-    return compute_rows(heads, cut.trunk, passes, kinds, scale=scale, retain_graph=retain_graph)
+        if isinstance(r, SharedRows):
+            total = r.stack.new_tensor([weights[i] for i in r.objectives]) @ r.stack
+        else:
+            total = r.stack[0] * r.block.spread([weights[i] for i in r.block.owners], r.stack)
+        for z, part in r.block.parts():
+            seeds[z] = total[part].view(z.shape)
+    sums = replace(losses, roots=cut.features, units=tuple(seeds[z] for z in cut.features))
+    ones = dict.fromkeys(range(len(cut.features)), 1.0)
+    inputs = cut.trunk if losses.extra is None else [*cut.trunk, *cut.heads]
+    found = differentiate(sums, inputs, (), ones, scale=scale, retain_graph=retain_graph)
+    assert found.rest is not None
+    return found.rest
+
+
+def join_sides(cut: Cut, heads: Found, trunk: Row, params: Sequence[Tensor]) -> Found:
+    """The gradients of both sides, in the order of ``params``."""
+    place = {p: k for k, p in enumerate(params)}
+    rows: dict[int, Row] = {i: [None] * len(params) for i in heads.rows}
+    for i, row in heads.rows.items():
+        for p, g in zip(cut.heads, row, strict=True):
+            rows[i][place[p]] = g
+    rest: Row = [None] * len(params)
+    for p, g in zip([*cut.trunk, *cut.heads], trunk, strict=False):
+        rest[place[p]] = g
+    return Found(rows, rest)

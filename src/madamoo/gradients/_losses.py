@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
@@ -26,8 +28,9 @@ class Losses:
     roots: tuple[RootT | None, ...]
     units: tuple[Tensor | None, ...]
     names: tuple[str, ...] | None = None
+    extra: Tensor | None = None  # a scalar term of the direction that is no objective
 
-    @property
+    @cached_property
     def present(self) -> tuple[int, ...]:
         return tuple(i for i, root in enumerate(self.roots) if root is not None)
 
@@ -39,13 +42,15 @@ class Losses:
         unit = next(unit for unit in self.units if unit is not None)
         return vector.to(unit.device, torch.promote_types(unit.dtype, torch.float32))
 
-    def seeds(self, coefficients: Mapping[int, float]) -> tuple[list[RootT], list[Tensor]]:
+    def seeds(self, coefficients: Mapping[int, float], extra: float = 0.0) -> tuple[list[RootT], list[Tensor]]:
         """Outputs and output gradients with which autograd differentiates ``sum_i coefficients[i] loss_i``.
 
         A coefficient of zero stays in, so that the parameters of that objective get a gradient of zero, not none.
+        ``extra`` is the coefficient of the extra term.
         """
         outputs: list[RootT] = []
         seeds: list[Tensor] = []
+        products: dict[tuple[int, float], Tensor] = {}  # mostly one unit, and few different coefficients
         for i, c in coefficients.items():
             root, unit = self.roots[i], self.units[i]
             assert root is not None and unit is not None
@@ -53,8 +58,29 @@ class Losses:
                 seeds[-1] = seeds[-1] + c * unit
             else:
                 outputs.append(root)
-                seeds.append(c * unit)
+                if (id(unit), c) not in products:
+                    products[id(unit), c] = c * unit
+                seeds.append(products[id(unit), c])
+        if self.extra is not None and extra:
+            outputs.append(self.extra)
+            seeds.append(torch.full_like(self.extra.detach(), extra))
         return outputs, seeds
+
+    def nodes(self) -> list[Node | None]:
+        """Where the graph of each loss begins."""
+        return [r.grad_fn if isinstance(r, Tensor) else r.node for r in self.roots if r is not None]
+
+    def scaled_by(self) -> float | None:
+        """The factor of a GradScaler, if every loss ends in a product with one and the same of its scales."""
+        nodes = self.nodes()
+        if any(type(node).__name__ != "MulBackward0" for node in nodes):
+            return None
+        scales: list[Any] = [getattr(node, "_saved_other", None) for node in nodes]
+        if not all(map(_is_scale, scales)):
+            return None
+        factor = float(scales[0])
+        same = len({s.data_ptr() for s in scales}) == 1
+        return factor if same and factor >= 16.0 and math.log2(factor).is_integer() else None
 
     def is_opaque(self) -> bool:
         """Whether the graph hides which objective reaches which parameter.
@@ -63,22 +89,40 @@ class Losses:
         does not reach then gets a gradient of zero instead of none. A re-entrant checkpoint hides its parameters
         altogether, which is an error.
         """
-        stack = [r.grad_fn if isinstance(r, Tensor) else r.node for r in self.roots if r is not None]
-        opaque = _have_one_source(stack)
-        seen: set[Node] = set()
-        while stack:
-            node = stack.pop()
-            if node is None or node in seen:
-                continue
+        kinds = self.check_graph()
+        return any(kind.startswith("CompiledFunction") for kind in kinds) or _have_one_source(self.nodes())
+
+    def check_graph(self) -> set[str]:
+        """The kinds of nodes in the graph; raises if a parameter may hide in one of them."""
+        kinds = _kinds_of_nodes([*self.nodes(), None if self.extra is None else self.extra.grad_fn])
+        if "CheckpointFunctionBackward" in kinds:
+            raise RuntimeError(
+                "the graph holds a re-entrant activation checkpoint, which hides its parameters from autograd: use "
+                "torch.utils.checkpoint.checkpoint(..., use_reentrant=False)"
+            )
+        return kinds
+
+
+def _kinds_of_nodes(stack: list[Node | None]) -> set[str]:
+    """The kinds of all nodes in some graphs. It runs in every step, so it is written for speed."""
+    seen: set[Node | None] = {None}
+    types = set()
+    while stack:
+        node = stack.pop()
+        if node not in seen:
             seen.add(node)
-            if node.name() == "CheckpointFunctionBackward":
-                raise RuntimeError(
-                    "the graph holds a re-entrant activation checkpoint, which hides its parameters from autograd: use "
-                    "torch.utils.checkpoint.checkpoint(..., use_reentrant=False)"
-                )
-            opaque = opaque or node.name().startswith("CompiledFunction")
-            stack.extend(parent for parent, _ in node.next_functions)
-        return opaque
+            types.add(type(node))
+            for parent, _ in node.next_functions:  # type: ignore[union-attr]
+                if parent not in seen:
+                    stack.append(parent)
+    return {kind.__name__ for kind in types}
+
+
+def _is_scale(factor: Any) -> bool:
+    """Whether it may be a GradScaler's scale. A number in the user's code would be kept in float64 or int64."""
+    if not isinstance(factor, Tensor):
+        return False
+    return factor.dtype is torch.float32 and factor.dim() == 0 and not factor.requires_grad
 
 
 def _have_one_source(nodes: Sequence[Node | None]) -> bool:
@@ -86,18 +130,23 @@ def _have_one_source(nodes: Sequence[Node | None]) -> bool:
     seen: set[Node] = set()
     for node in nodes:
         chain: set[Node] = set()
-        while node is not None and node.next_functions:  # a parameter itself is no source of losses
+        while node is not None and (edges := node.next_functions):  # a parameter itself is no source of losses
             chain.add(node)
-            parents = [parent for parent, _ in node.next_functions if parent is not None]  # constants have none
+            parents = [parent for parent, _ in edges if parent is not None]  # constants have none
             node = parents[0] if len(parents) == 1 else None
-        if seen & chain:
+        if not seen.isdisjoint(chain):
             return True
         seen |= chain
     return False
 
 
 def read_losses(
-    losses: LossesT, names: tuple[str, ...] | None = None, count: int | None = None, *, graph: bool = True
+    losses: LossesT,
+    names: tuple[str, ...] | None = None,
+    count: int | None = None,
+    *,
+    graph: bool = True,
+    extra: Tensor | None = None,
 ) -> Losses:
     """Check the losses of one batch and put them in the order of the objectives.
 
@@ -125,14 +174,19 @@ def read_losses(
             f"losses must hold {count} objectives, as before, got {len(result.roots)}; "
             "mark an objective that a batch lacks by None"
         )
-    return result
+    if extra is None:
+        return result
+    if not isinstance(extra, Tensor) or extra.numel() != 1:
+        raise TypeError(f"extra must be a scalar tensor, got {extra!r}")
+    _check_graph(extra, "extra", graph)
+    return replace(result, extra=extra)
 
 
 def _read_tensor(losses: Tensor, graph: bool) -> Losses:
     if losses.dim() == 0:
         return _read_sequence([losses], ["0"], graph)
     if losses.dim() != 1:
-        raise ValueError(f"losses must be a 1-D tensor, one entry an objective, got shape {tuple(losses.shape)}")
+        raise ValueError(f"losses must be a 1-D tensor, one entry per objective, got shape {tuple(losses.shape)}")
     _check_graph(losses, "losses", graph)
     count = len(losses)
     roots: tuple[RootT, ...] = (losses,) * count
@@ -158,8 +212,12 @@ def _read_sequence(losses: Sequence[Tensor | None], labels: Sequence[str], graph
         if loss.numel() != 1:
             raise ValueError(f"loss {label} must be a scalar, got shape {tuple(loss.shape)}")
         _check_graph(loss, f"loss {label}", graph)
-    units = tuple(None if loss is None else torch.ones_like(loss.detach()) for loss in losses)
-    return Losses(_values([None if loss is None else loss.detach() for loss in losses]), tuple(losses), units)
+    detached = [None if loss is None else loss.detach() for loss in losses]
+    ones: dict[Any, Tensor] = {}  # losses that are alike have one unit
+    units = [None if v is None else ones.setdefault((v.dtype, v.device, v.shape), v) for v in detached]
+    ones = {key: torch.ones_like(v) for key, v in ones.items()}
+    each = tuple(None if v is None else ones[v.dtype, v.device, v.shape] for v in units)
+    return Losses(_values(detached), tuple(losses), each)
 
 
 def _read_mapping(losses: Mapping[str, Tensor | None], names: tuple[str, ...] | None, graph: bool) -> Losses:

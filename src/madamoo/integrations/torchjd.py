@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -74,13 +74,14 @@ class TorchJD(Solver):
         gram: Tensor | None = None,
         preference: Tensor | None = None,
         present: Sequence[int] | None = None,
+        statistics: Mapping[str, Tensor] | None = None,
     ) -> Tensor:
         if present is not None and len(present) < len(losses) and isinstance(self.weighting, Stateful):
             raise ValueError(
                 f"TorchJD's {type(self.weighting).__name__} keeps state for all objectives together, and this batch "
                 f"has {len(present)} of {len(losses)}; use a solver of madamoo.solvers, which lets the others rest"
             )
-        return super().solve(losses, gram, preference, present)
+        return super().solve(losses, gram, preference, present, statistics)
 
     @torch.no_grad()
     def _call(self, gram: Tensor) -> Tensor:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from ..direction import Direction
-from ..gradients import OWN, sizes_of
+from ..gradients import Block
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Pair = tuple[int, int]
-Norms = Mapping[int, float]
-Curvature = Callable[[slice | None], Tensor]
+Pair: TypeAlias = tuple[int, int]
+Label: TypeAlias = Pair | None
+"""What an average is of: the pair (i, j) of g_i g_j. None is the one average of a block of heads, (i, i) with i the
+owner of each parameter."""
+Norms: TypeAlias = Mapping[int, float]
+Curvature: TypeAlias = Callable[[slice | None], Tensor]
 """C_lambda of some coordinates of a block, or of all."""
 
 
@@ -28,55 +32,58 @@ class Averages(ABC):
     """The averages of a block of parameters, for the pairs i <= j of objectives that reach it.
 
     ``n[e]`` is the number of updates of ``pairs[e]``; a pair that was never measured has no entry. ``dtype`` is that of
-    what is as large as the parameters; None is the dtype in which the gradients come. In a block of heads the only pair
-    is (OWN, OWN), which stands for (i, i) with i the owner of a parameter.
+    what is as large as the parameters; None is the dtype in which the gradients come. In a block of heads, ``owners``
+    has the objective of each parameter, and the only label is None.
     """
 
-    params: tuple[Tensor, ...]
+    block: Block
+    owners: tuple[int, ...] = ()
     dtype: torch.dtype | None = None
-    pairs: list[Pair] = field(default_factory=list)
+    pairs: list[Label] = field(default_factory=list)
     n: list[int] = field(default_factory=list)
-    owners: tuple[int, ...] = field(default=(), kw_only=True)
 
     @abstractmethod
     def curvature(
-        self, x: Direction, measured: Sequence[Pair], beta: float, norms: Norms | None, bias_correction: bool
+        self,
+        x: Direction,
+        measured: Sequence[Label],
+        beta: float,
+        norms: Norms | None,
+        bias_correction: bool,
+        shrink: float = 1.0,
     ) -> Curvature | None:
         """C_lambda as it will be once the ``measured`` pairs of the rows of x are in; None if there is no average yet.
 
-        The averages stay as they are. With ``norms`` |g_i|, the averages are of g_i / |g_i|.
+        The averages stay as they are. With ``norms`` |g_i|, the averages are of g_i / |g_i|. The weights are
+        multiplied by ``shrink``, so C by its square.
         """
 
     @abstractmethod
     def update(
         self,
         x: Direction,
-        measured: Sequence[Pair],
+        measured: Sequence[Label],
         beta: float,
         norms: Norms | None = None,
         noise: torch.Generator | None = None,
     ) -> None:
-        """Take the ``measured`` pairs of the rows of x in; new pairs start from zero. ``noise`` rounds small dtypes."""
+        """Take the ``measured`` pairs of the rows of x in. ``noise`` rounds small dtypes."""
 
     @abstractmethod
-    def allocate(self, measured: Sequence[Pair], count: int, dtype: torch.dtype, device: torch.device) -> None:
-        """Make room for pairs that are new, of ``count`` objectives, before an update."""
+    def grown(self, measured: Sequence[Label], count: int, dtype: torch.dtype, device: torch.device) -> Self:
+        """These with an average of zero for each pair that is new, of ``count`` objectives."""
 
     @abstractmethod
     def tensors(self) -> list[Tensor]:
         """All that takes memory."""
 
     @abstractmethod
-    def owned(self) -> Self:
-        """The same in memory of its own."""
-
-    @abstractmethod
     def split(self) -> list[Self]:
-        """Parameter by parameter; tensors are views."""
+        """Parameter by parameter, each pair by its objectives; tensors are views."""
 
     @abstractmethod
-    def join(self, others: Sequence[Self]) -> Self:
-        """These and the averages of other parameters, laid end to end."""
+    def join(self, block: Block, owners: tuple[int, ...], others: Sequence[Self]) -> Self:
+        """These and the averages of other parameters, laid end to end in memory of their own."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
@@ -90,34 +97,33 @@ class Averages(ABC):
     def load_state_dict(self, state: dict[str, Any], dtype: torch.dtype) -> None:
         """Take on such a state, computing in ``dtype``."""
 
-    def needs_no_floor(self, x: Direction, measured: Sequence[Pair]) -> bool:
+    def needs_no_floor(self, x: Direction, measured: Sequence[Label]) -> bool:
         """Whether the curvature is above the floor, and above zero, by itself."""
         return False
 
-    def missing(self, measured: Sequence[Pair]) -> list[Pair]:
-        known = set(self.pairs)
+    def missing(self, measured: Sequence[Label]) -> list[Label]:
+        known = self.pairs
         return [pair for pair in measured if pair not in known]
 
-    def _pairs_by_param(self) -> list[list[Pair]]:
-        return [[(i, i)] for i in self.owners] or [[*self.pairs] for _ in self.params]
+    def _pairs_by_param(self) -> list[list[Label]]:
+        return [[(i, i)] if self.pairs else [] for i in self.owners] or [[*self.pairs] for _ in self.block.params]
 
     @property
     @abstractmethod
     def age(self) -> Any:
         """What is the same for averages that were updated in the same steps."""
 
-    def _joined(self, others: Sequence[Self]) -> dict[str, Any]:
-        """Parameters, pairs and owners of these and others; all are what :meth:`split` gives."""
-        each = (self, *others)
-        alike, one = all(a.pairs == self.pairs for a in others), all(len(a.pairs) == 1 for a in each)
-        if any(a.age != self.age for a in others) or not (alike or one):
+    def _joined_pairs(self, owners: tuple[int, ...], others: Sequence[Self]) -> list[Label]:
+        """The labels of these and others in one block; all are what :meth:`split` gives."""
+        if owners:
+            fit = all(a.pairs in ([], [(i, i)]) for a, i in zip((self, *others), owners, strict=True))
+        else:
+            fit = all(a.pairs == self.pairs for a in others)
+        if not fit or any(a.age != self.age for a in others):
             raise RuntimeError("averages of parameters that were updated in different steps cannot be joined")
-        params = tuple(p for a in each for p in a.params)
-        if alike:
-            return {"params": params}
-        return {"params": params, "pairs": [(OWN, OWN)], "owners": tuple(i for a in each for i, _ in a.pairs)}
+        return [None] * len(self.pairs) if owners else [*self.pairs]
 
-    def _counts(self, measured: Sequence[Pair]) -> dict[Pair, int]:
+    def _counts(self, measured: Sequence[Label]) -> dict[Label, int]:
         """The number of updates of each pair, once those in ``measured`` are done."""
         counts = dict(zip(self.pairs, self.n, strict=True))
         for pair in measured:
@@ -125,18 +131,23 @@ class Averages(ABC):
         return counts
 
 
-Make = Callable[[tuple[Tensor, ...]], Averages]
+Make: TypeAlias = Callable[[Block], Averages]
 """What makes the empty averages of a block."""
 
 
 def coefficients(
-    x: Direction, pairs: Sequence[Pair], owners: Sequence[int], norms: Norms | None, bias: Mapping[Pair, float]
+    x: Direction,
+    pairs: Sequence[Label],
+    owners: Sequence[int],
+    norms: Norms | None,
+    bias: Mapping[Label, float],
+    shrink: float,
 ) -> list[float]:
-    """What multiplies each average in C_lambda: one number a pair, or one a parameter in a block of heads."""
-    weights, largest = effective_weights(x, norms), largest_coefficient(x)
+    """What multiplies each average in C_lambda: one number per pair, or one per parameter in a block of heads."""
+    weights, largest = [w * shrink for w in effective_weights(x, norms)], largest_coefficient(x)
     if owners and pairs:
-        return [coefficient((i, i), weights, bias[OWN, OWN], largest) for i in owners]
-    return [coefficient(pair, weights, bias[pair], largest) for pair in pairs]
+        return [coefficient((i, i), weights, bias[None], largest) for i in owners]
+    return [coefficient(pair, weights, bias[pair], largest) for pair in pairs if pair is not None]
 
 
 def coefficient(pair: Pair, weights: Sequence[float], bias: float, largest: float) -> float:
@@ -155,25 +166,52 @@ def effective_weights(x: Direction, norms: Norms | None) -> Sequence[float]:
     return x.weights if norms is None else [w * norms.get(i, 0.0) for i, w in enumerate(x.weights)]
 
 
-def all_pairs(keys: Sequence[int]) -> list[Pair]:
-    return list(combinations_with_replacement(sorted(keys), 2))
+def shrink_for(x: Direction, norms: Norms | None) -> float:
+    """The power of two, at most 1, by which weights are multiplied so that no sum of curvatures overflows.
+
+    Gradients whose squares are within 1/64 of the largest number were let in, so weights that add up to 4 are safe.
+    Multiplying by a power of two is exact: d / M stays the same.
+    """
+    total = sum(map(abs, effective_weights(x, norms)))
+    return 1.0 if total <= 4.0 else 2.0 ** -math.ceil(math.log2(total) - 2)
 
 
-def metric_of(x: Direction, C: Tensor | None, *, floor: float | None, eps: float, alpha: float, ramp: str) -> Tensor:
-    """M = alpha sqrt(C + eps) + (1 - alpha) s; C may be overwritten.
+def all_pairs(objectives: Sequence[int]) -> list[Label]:
+    return [*combinations_with_replacement(sorted(objectives), 2)]
+
+
+def check_pairs(pairs: Sequence[Sequence[int]]) -> None:
+    """Raise ValueError unless each pair is one of objectives."""
+    for pair in pairs:
+        if len(pair) != 2 or not 0 <= pair[0] <= pair[1]:
+            raise ValueError(f"have the pair {pair!r}")
+
+
+def metric_of(
+    d: Tensor,
+    C: Tensor | None,
+    sizes: Sequence[int],
+    *,
+    floor: float | None,
+    eps: float,
+    alpha: float,
+    ramp: str,
+    unit: float = 1.0,
+) -> Tensor:
+    """M = alpha sqrt(C + eps) + (1 - alpha) s; C may be overwritten. ``unit`` is what the paper's ramp has for s.
 
     With all pairs up to date C >= (1 - beta) d^2 holds by itself; ``floor`` = 1 - beta enforces it when they are not,
     so that no entry of d / M exceeds 1 / sqrt(floor). With 0, negative curvature counts as none; None is for curvature
     that is known to be above the floor.
     """
     if C is None:
-        C = torch.zeros_like(x.d)
+        C = torch.zeros_like(d)
     if floor is not None:
-        C = torch.maximum(C, floor * x.d.square()) if floor else C.clamp_(min=0.0)
+        C = torch.maximum(C, floor * d.square()) if floor else C.clamp_(min=0.0)
     M = C.add_(eps).sqrt_()
     if alpha < 1.0:
-        for part in M.split(sizes_of(x.params)):  # s is a matter of one tensor
+        for part in M.split(sizes):  # s is a matter of one tensor
             if part.numel():
-                s = part.amax() if ramp == "largest" else part.mean() if ramp == "matched" else 1.0
+                s = part.amax() if ramp == "largest" else part.mean() if ramp == "matched" else unit
                 part.mul_(alpha).add_((1.0 - alpha) * s)
     return M

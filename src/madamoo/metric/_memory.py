@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ._averages import Averages, Make, Pair
+from ._averages import Averages, Label
+from ._estimators import Estimator, Separable
 from ._rounding import DROPPED
-from ._separable import Separable
 
 META = torch.device("meta")
 MEMINFO = Path("/proc/meminfo")
@@ -20,12 +19,6 @@ MEMINFO = Path("/proc/meminfo")
 
 def bytes_of(tensors: Iterable[Tensor]) -> int:
     return sum(t.numel() * t.element_size() for t in tensors)
-
-
-def bytes_of_new(empty: Averages, pairs: Sequence[Pair], count: int, dtype: torch.dtype) -> int:
-    """What averages of these pairs would take: made by the same code, on a device without memory."""
-    empty.allocate(pairs, count, dtype, META)
-    return bytes_of(empty.tensors())
 
 
 def free_memory(device: torch.device) -> int | None:
@@ -41,35 +34,39 @@ def free_memory(device: torch.device) -> int | None:
 
 
 @dataclass(frozen=True)
-class Room:
-    """What the averages of a block will hold after a step, and what they hold before."""
+class Growth:
+    """The averages of a block, and the new pairs of ``count`` objectives that a step is about to add to them."""
 
-    params: tuple[Tensor, ...]
-    pairs: list[Pair]
+    averages: Averages
+    new: list[Label]
     count: int
     dtype: torch.dtype
-    held: list[Tensor]
 
-    def bytes_with(self, make: Make) -> int:
-        """How much more that takes with averages of this kind."""
-        return bytes_of_new(make(self.params), self.pairs, self.count, self.dtype) - bytes_of(self.held)
+    def grown(self, device: torch.device) -> Averages:
+        return self.averages.grown(self.new, self.count, self.dtype, device)
+
+    def bytes(self, estimator: Estimator | None = None, dtype: torch.dtype | None = None) -> int:
+        """How much more they take afterwards, or would with another estimator and dtype: by the same code, on a device
+        without memory."""
+        held, old = bytes_of(self.averages.tensors()), self.averages
+        empty = type(old)(old.block, old.owners, old.dtype) if estimator is None else estimator.empty(old.block, dtype)
+        return bytes_of(empty.grown([*old.pairs, *self.new], self.count, self.dtype, META).tensors()) - held
 
 
-def check_room(rooms: Sequence[Room], device: torch.device, make: Make, estimator: str) -> None:
+def check_memory(growths: Sequence[Growth], device: torch.device, estimator: Estimator) -> None:
     """Raise if what a step is about to allocate on a device is not free there, and say what would fit."""
-    free, needed = free_memory(device), sum(room.bytes_with(make) for room in rooms)
+    free, needed = free_memory(device), sum(growth.bytes() for growth in growths)
     if free is None or needed <= free:
         return
-    kinds: dict[str, type[Averages]] = {estimator: type(make(())), "separable": Separable}
     fitting = []
-    for name, other in kinds.items():
+    for other in {e.name: e for e in (estimator, Separable())}.values():
         for dtype in (None, *DROPPED):
-            size = sum(room.bytes_with(partial(other, dtype=dtype)) for room in rooms)
+            size = sum(growth.bytes(other, dtype) for growth in growths)
             if size <= free:
-                fitting.append(f"estimator={name!r}{f', dtype={dtype}' if dtype else ''} ({readable(size)})")
+                fitting.append(f"estimator={other.name!r}{f', dtype={dtype}' if dtype else ''} ({readable(size)})")
     advice = f"these would fit: {', '.join(fitting)}" if fitting else "no other estimator or dtype would fit either"
     raise MemoryError(
-        f"the averages of estimator={estimator!r} for {max(room.count for room in rooms)} objectives need "
+        f"the averages of estimator={estimator.name!r} for {max(growth.count for growth in growths)} objectives need "
         f"{readable(needed)} more on {device}, where {readable(free)} are free; {advice}"
     )
 

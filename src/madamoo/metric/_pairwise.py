@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from ..direction import Direction
-from ..gradients import OWN, sizes_of, spread
+from ..gradients import Block
 from ._averages import (
     Averages,
     Curvature,
+    Label,
     Norms,
-    Pair,
+    check_pairs,
     coefficient,
     coefficients,
     largest_coefficient,
@@ -30,10 +31,11 @@ class Terms:
     stored: list[float] | Tensor  # of heads, for each coordinate
     square: float = 0.0
     products: list[tuple[int, int, float]] = field(default_factory=list)  # two positions among the rows, coefficient
+    own: Tensor | None = None  # what multiplies the square of the one row of heads, for each coordinate
 
 
 @dataclass
-class Pairwise(Averages):
+class PairAverages(Averages):
     """F_ij per coordinate. ``scale[e] * F[e]`` is the average of g_i g_j for ``pairs[e]`` = (i, j).
 
     The factor spares a pass over memory: an update decays it, adds the new product to F, and leaves the rest alone.
@@ -43,48 +45,67 @@ class Pairwise(Averages):
     F: Tensor | None = None  # [len(pairs), entries of all parameters]
 
     def curvature(
-        self, x: Direction, measured: Sequence[Pair], beta: float, norms: Norms | None, bias_correction: bool
+        self,
+        x: Direction,
+        measured: Sequence[Label],
+        beta: float,
+        norms: Norms | None,
+        bias_correction: bool,
+        shrink: float = 1.0,
     ) -> Curvature | None:
-        terms = self._terms(x, measured, beta, norms, bias_correction)
+        terms = self._terms(x, measured, beta, norms, bias_correction, shrink)
         if terms is None:
             return None
         return lambda columns: self._sum(x, terms, columns)
 
-    def needs_no_floor(self, x: Direction, measured: Sequence[Pair]) -> bool:
+    def needs_no_floor(self, x: Direction, measured: Sequence[Label]) -> bool:
         """So it is with a single average that is up to date."""
-        return x.complete and len(x.keys) == len(measured) == 1 and self.pairs in ([], measured)
+        return x.complete and len(x.rows) == len(measured) == 1 and self.pairs in ([], measured)
 
     def _terms(
-        self, x: Direction, measured: Sequence[Pair], beta: float, norms: Norms | None, bias_correction: bool
+        self,
+        x: Direction,
+        measured: Sequence[Label],
+        beta: float,
+        norms: Norms | None,
+        bias_correction: bool,
+        shrink: float,
     ) -> Terms | None:
         counts = self._counts(measured)
         if not counts:
             return None
         bias = {pair: 1.0 - beta**n if bias_correction else 1.0 for pair, n in counts.items()}
         stored: list[float] | Tensor
-        weights, fresh = coefficients(x, self.pairs, self.owners, norms, bias), set(measured)
+        weights, fresh = coefficients(x, self.pairs, self.owners, norms, bias, shrink), set(measured)
         decays = [(scale, beta if pair in fresh else 1.0) for pair, scale in zip(self.pairs, self.scale, strict=True)]
-        if self.owners:
+        if self.owners and decays:
             ((scale, decay),) = decays
-            stored = spread([c * scale * decay for c in weights], sizes_of(self.params), x.d)
+            stored = self.block.spread([c * scale * decay for c in weights], x.d)
         else:
             stored = [c * scale * decay for c, (scale, decay) in zip(weights, decays, strict=True)]
         # If every pair of the rows is measured, and equally often, what comes new adds up to d * d.
-        together = {bias[pair] for pair in measured}
-        if x.complete and len(together) == 1 and len(measured) == len(x.keys) * (len(x.keys) + 1) // 2:
-            return Terms(stored, (1.0 - beta) / together.pop())
-        at, largest = {key: r for r, key in enumerate(x.keys)}, largest_coefficient(x)
-        new = [(at[i], at[j], coefficient((i, j), x.weights, bias[i, j], largest)) for i, j in measured]
+        together, rows = {bias[pair] for pair in measured}, len(x.rows)
+        if x.complete and len(together) == 1 and len(measured) == rows * (rows + 1) // 2:
+            return Terms(stored, shrink * shrink * (1.0 - beta) / together.pop())
+        largest, shrunk = largest_coefficient(x), [w * shrink for w in x.weights]
+        if self.owners:
+            new_own = [(1.0 - beta) * coefficient((i, i), shrunk, bias[None], largest) for i in self.owners if measured]
+            return Terms(stored, own=self.block.spread(new_own, x.d) if new_own else None)
+        at = {key: r for r, key in enumerate(x.objectives)}
+        new = [(at[i], at[j], coefficient((i, j), shrunk, bias[i, j], largest)) for i, j in filter(None, measured)]
         return Terms(stored, 0.0, [(i, j, (1.0 - beta) * c) for i, j, c in new])
 
     def _sum(self, x: Direction, terms: Terms, columns: slice | None) -> Tensor:
-        F = self.F
+        F, own = self.F, terms.own
         if columns is not None:
             x, F = x.part(columns), None if F is None else F[:, columns]
-        if F is None:
+            own = None if own is None else own[columns]
+        if F is None or not len(self.pairs):
             C = torch.zeros_like(x.d)
         elif isinstance(terms.stored, Tensor):
             C = F[0].to(x.d.dtype) * (terms.stored if columns is None else terms.stored[columns])
+            if x.mask is not None:
+                C.mul_(x.mask[0]).mul_(x.mask[0])
         elif x.mask is not None:
             C = self._masked(x, F, terms.stored)
         elif len(terms.stored) == 1:
@@ -98,6 +119,8 @@ class Pairwise(Averages):
         if terms.square:
             return C.addcmul_(x.d, x.d, value=terms.square)
         rows = x.rows if x.mask is None else x.mask * x.rows
+        if own is not None:
+            C.addcmul_(rows[0].square(), own)
         for i, j, c in terms.products:
             C.addcmul_(rows[i], rows[j], value=c)
         return C
@@ -105,49 +128,69 @@ class Pairwise(Averages):
     def _masked(self, x: Direction, F: Tensor, stored: Sequence[float]) -> Tensor:
         """The stored part when each coordinate has weights of its own; objectives without a row have none."""
         assert x.mask is not None
-        at = {key: r for r, key in enumerate(x.keys)}
+        at = {key: r for r, key in enumerate(x.objectives)}
         C = torch.zeros_like(x.d)
-        for (i, j), c, row in zip(self.pairs, stored, F, strict=True):
-            if i in at and j in at:
-                C.addcmul_(x.mask[at[i]] * x.mask[at[j]], row.to(C.dtype), value=c)
+        for pair, c, row in zip(self.pairs, stored, F, strict=True):
+            if pair is not None and pair[0] in at and pair[1] in at:
+                C.addcmul_(x.mask[at[pair[0]]] * x.mask[at[pair[1]]], row.to(C.dtype), value=c)
         return C
 
     def update(
         self,
         x: Direction,
-        measured: Sequence[Pair],
+        measured: Sequence[Label],
         beta: float,
         norms: Norms | None = None,
         noise: torch.Generator | None = None,
     ) -> None:
         """F_ij <- beta F_ij + (1 - beta) g_i g_j for the ``measured`` pairs."""
-        self.allocate(measured, len(x.weights), x.rows.dtype, x.rows.device)
         if self.F is None:
             return
-        self.owners = x.owners
         # One draw for all pairs: what is rounded differs from pair to pair, and with it the outcome.
         bits = random_bits(self.F, noise)
-        at = {key: r for r, key in enumerate(x.keys)}
+        at = {key: r for r, key in enumerate(x.objectives)}
         slot = {pair: e for e, pair in enumerate(self.pairs)}
-        for i, j in measured:
-            e = slot[i, j]
-            a, b, c = x.rows[at[i]], x.rows[at[j]], 1.0 - beta
-            if norms is not None and i == OWN:
-                a = b = a / spread([norms[owner] or 1.0 for owner in x.owners], sizes_of(x.params), a)
-            elif norms is not None:
-                c /= (norms[i] or 1.0) * (norms[j] or 1.0)
+        for pair in measured:
+            e = slot[pair]
             self.n[e] += 1
-            self.scale[e] = decayed(self.F[e], self.scale[e], beta, (a, b, c), bits)
+            self.scale[e] = decayed(self.F[e], self.scale[e], beta, self._product(x, pair, at, beta, norms), bits)
 
-    def allocate(self, measured: Sequence[Pair], count: int, dtype: torch.dtype, device: torch.device) -> None:
+    def _product(
+        self, x: Direction, pair: Label, at: Mapping[int, int], beta: float, norms: Norms | None
+    ) -> tuple[Tensor, Tensor, float]:
+        """(1 - beta) g_i g_j as two rows and a factor."""
+        c = 1.0 - beta
+        if pair is None and (norms is None or self.block.owner is None):
+            a = x.rows[0]
+            if norms is not None:
+                a = a / self.block.spread([norms[owner] or 1.0 for owner in x.owners], a)
+            return a, a, c
+        if pair is None:
+            assert self.block.owner is not None
+            i = j = self.block.owner
+            a = b = x.rows[0]
+        else:
+            i, j = pair
+            a, b = x.rows[at[i]], x.rows[at[j]]
+        if norms is None:
+            return a, b, c
+        first, second = norms[i] or 1.0, norms[j] or 1.0
+        if 1e-12 < first * second < 1e12:
+            return a, b, c / (first * second)
+        return a / first, b / second, c  # the factor would be too large, or too small, for the rows' precision
+
+    def grown(self, measured: Sequence[Label], count: int, dtype: torch.dtype, device: torch.device) -> PairAverages:
         missing = self.missing(measured)
         if not missing:
-            return
-        room = torch.zeros(len(missing), sum(sizes_of(self.params)), dtype=self.dtype or dtype, device=device)
-        self.F = room if self.F is None else torch.cat([self.F, room])
-        self.pairs.extend(missing)
-        self.n.extend([0] * len(missing))
-        self.scale.extend([1.0] * len(missing))
+            return self
+        new = torch.zeros(len(missing), self.block.entries, dtype=self.dtype or dtype, device=device)
+        return replace(
+            self,
+            pairs=[*self.pairs, *missing],
+            n=[*self.n, *[0] * len(missing)],
+            scale=[*self.scale, *[1.0] * len(missing)],
+            F=new if self.F is None else torch.cat([self.F, new]),
+        )
 
     @property
     def age(self) -> Any:
@@ -156,30 +199,27 @@ class Pairwise(Averages):
     def tensors(self) -> list[Tensor]:
         return [] if self.F is None else [self.F]
 
-    def owned(self) -> Pairwise:
-        return replace(self, F=None if self.F is None else self.F.clone(memory_format=torch.contiguous_format))
-
-    def split(self) -> list[Pairwise]:
-        Fs: Sequence[Tensor | None] = [None] * len(self.params)
+    def split(self) -> list[PairAverages]:
+        Fs: Sequence[Tensor | None] = [None] * len(self.block.params)
         if self.F is not None:
-            Fs = self.F.split(sizes_of(self.params), dim=1)
+            Fs = self.F.split(self.block.sizes, dim=1)
         return [
-            replace(self, params=(p,), pairs=pairs, n=[*self.n], owners=(), scale=[*self.scale], F=F)
-            for p, pairs, F in zip(self.params, self._pairs_by_param(), Fs, strict=True)
+            replace(self, block=block, owners=(), pairs=pairs, n=[*self.n], scale=[*self.scale], F=F)
+            for block, pairs, F in zip(self.block.split(), self._pairs_by_param(), Fs, strict=True)
         ]
 
-    def join(self, others: Sequence[Pairwise]) -> Pairwise:
-        joined, F = self._joined(others), self.F
-        if F is not None and others:
+    def join(self, block: Block, owners: tuple[int, ...], others: Sequence[PairAverages]) -> PairAverages:
+        pairs, F = self._joined_pairs(owners, others), self.F
+        if F is not None:
             F = torch.cat([F, *(a.F for a in others if a.F is not None)], dim=1)
-        return replace(self, **joined, F=F)
+        return replace(self, block=block, owners=owners, pairs=pairs, n=[*self.n], scale=[*self.scale], F=F)
 
     def state_dict(self) -> dict[str, Any]:
-        (param,) = self.params
+        (param,) = self.block.params
         assert self.F is not None
         return {
             "F": self.F.reshape(len(self.pairs), *param.shape).clone(),
-            "pairs": [list(p) for p in self.pairs],
+            "pairs": [list(p) for p in self.pairs if p is not None],
             "n": list(self.n),
             "scale": list(self.scale),
         }
@@ -189,13 +229,14 @@ class Pairwise(Averages):
             if key not in state:
                 raise ValueError(f"lack {key!r}")
         F, pairs, n, scale = (state[key] for key in ("F", "pairs", "n", "scale"))
-        shape = tuple(self.params[0].shape)
+        shape = tuple(self.block.params[0].shape)
         if tuple(F.shape[1:]) != shape or not len(F) == len(pairs) == len(n) == len(scale):
             raise ValueError(f"have shape {tuple(F.shape)} for {len(pairs)} pairs; the parameter has shape {shape}")
+        check_pairs(pairs)
         check_dtype(F, self.dtype)
 
     def load_state_dict(self, state: dict[str, Any], dtype: torch.dtype) -> None:
-        (param,) = self.params
+        (param,) = self.block.params
         F = state["F"].to(device=param.device, dtype=self.dtype or dtype, copy=True)
         self.pairs = [(int(i), int(j)) for i, j in state["pairs"]]
         self.n, self.scale, self.F = [*state["n"]], [*state["scale"]], F.reshape(len(F), param.numel())

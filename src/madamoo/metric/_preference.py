@@ -1,63 +1,63 @@
-"""The preference-conditioned metric: options, averages of every parameter, and the two verbs on them."""
+"""The preference-conditioned metric: options, averages of every parameter, and the verbs on them."""
 
 from __future__ import annotations
 
 import warnings
-import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from ..direction import Direction
-from ._averages import Averages, Make, Pair, all_pairs, metric_of
-from ._memory import Room, bytes_of_new, check_room
-from ._pairwise import Pairwise
+from ..gradients import Block, Layout
+from ._averages import Averages, Label, Pair, metric_of, shrink_for
+from ._estimators import ESTIMATORS, Estimator, choose
+from ._memory import Growth, check_memory
 from ._rounding import DROPPED
-from ._separable import Separable
 from ._store import Store
 
-ESTIMATORS = ("auto", "pair", "full", "diagonal", "separable", "separable_pair", "collapsed", "marginal")
-EVERY_ROW = ("full", "diagonal", "separable")  # estimators that need the gradient of each objective by itself
-TWO_ROWS = ("pair", "separable_pair")  # those that draw a pair of objectives each step
-ONE_BUFFER = ("separable", "separable_pair")
+EstimatorName: TypeAlias = Literal["auto", "pair", "full", "diagonal", "separable", "collapsed", "marginal"]
+Ramp: TypeAlias = Literal["largest", "matched", "paper"]
 DTYPES = (None, torch.float64, torch.float32, *DROPPED)
 RAMPS = ("largest", "matched", "paper")
 RAMPUP = 300
-MOST_IN_FULL = 8  # objectives for which "auto" keeps all pairs up to date
 PIECE = 1 << 18  # coordinates at a time: what is computed from them on the way stays in the cache
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measured:
     """What the metric does in one step; nothing is kept before the step is taken."""
 
-    estimator: str
+    estimator: Estimator
     active: bool  # whether the averages are updated in this step
-    pair: Pair | None = None
+    heads_together: bool
+    drawn: Pair | None = None
     generator_state: Tensor | None = None
-    restart: bool = False
     norms: Mapping[int, float] | None = None  # |g_i|, if the averages are of normalised gradients
+    restarts: bool = False  # whether the averages start again
+    store: Store | None = None  # the averages in the blocks of this step
+    blocks: Mapping[Block, MeasuredBlock] = field(default_factory=dict)
 
     @property
-    def takes_every_row(self) -> bool:
-        return self.active and self.estimator in EVERY_ROW
+    def every_row(self) -> bool:
+        return self.active and self.estimator.every_row
 
     def needed(self, present: Sequence[int]) -> tuple[int, ...]:
         """The objectives whose own gradient the averages need."""
-        if self.takes_every_row:
-            return tuple(present)
-        return () if self.pair is None else tuple(i for i in dict.fromkeys(self.pair) if i in present)
+        return self.estimator.needed(present, self.drawn) if self.active else ()
 
-    def pairs(self, keys: Sequence[int]) -> list[Pair]:
-        """The averages to update in a parameter that the objectives ``keys`` reach."""
-        if self.estimator == "diagonal":
-            return [(i, i) for i in keys]
-        chosen = keys if self.pair is None else [i for i in keys if i in self.pair]
-        return all_pairs(chosen)
+
+@dataclass(frozen=True)
+class MeasuredBlock:
+    """What a step does to the averages of one block."""
+
+    averages: Averages  # before the step
+    after: Averages  # those that the step will update, with memory for the pairs that are new
+    seen: Direction  # what the estimator takes for objectives, in the basis of the averages
+    labels: list[Label]  # the averages that are updated
 
 
 class PreferenceMetric:
@@ -71,11 +71,11 @@ class PreferenceMetric:
             ``"full"`` all pairs, each step; ``"pair"`` the averages of one pair drawn at random each step, as in the
             paper; ``"diagonal"`` without cross terms; ``"separable"`` one buffer for any C, the average v of d^2,
             and for each row of a weight the averages S_ij of g_i . g_j and T of |d|^2 over the row: C is taken for
-            (lambda' S lambda / T) v; ``"separable_pair"`` the same with one pair drawn at random each step, so that a
-            step needs two gradients and not C; ``"collapsed"`` the average of d^2, which is the same as full,
-            in one buffer, as long as lambda is constant (it refuses other solvers) and no batch lacks an objective;
-            ``"marginal"`` the average of d^2 whatever lambda does, that is Adam twice: a control, not a method.
-            ``"auto"`` is collapsed for a static solver; else full up to C = 8, separable beyond.
+            (lambda' S lambda / T) v; ``"collapsed"`` the average of d^2, which is the same as full, in one buffer, as
+            long as lambda is constant (it refuses other solvers) and no batch lacks an objective (it warns);
+            ``"marginal"`` the average of d^2 whatever lambda does: the control of every comparison, not a method.
+            ``"auto"`` is collapsed for a static solver; else full up to C = 8, separable beyond. An
+            :class:`~madamoo.metric.Estimator` of your own works too.
         beta: decay of the averages; None is the parameter group's ``betas[1]``, or 0.999 if it has none.
         eps: added to C inside the root.
         rampup: number of steps over which alpha rises; 0 is no ramp-up; a float below 1 is that fraction of
@@ -93,7 +93,7 @@ class PreferenceMetric:
             ``torch.bfloat16`` and ``torch.float8_e5m2`` (or their names) halve and quarter the averages: these are
             rounded at random, right in expectation, and d / M is computed as with None.
         seed: seed of the generators that draw the pairs and round.
-        total_steps: length of the run, for a ``rampup`` that is a fraction.
+        total_steps: length of the run, for a ``rampup`` that is a fraction; with it, a longer ramp-up is warned of.
         normalise: average g_i g_j / (|g_i| |g_j|) instead, |g_i| the norm over all parameters, and let lambda_i |g_i|
             stand for lambda_i; d stays the same. The size of a gradient, which moves fast and which many solvers
             answer with lambda, is then that of this step, and only its shape an average. An objective whose own
@@ -104,11 +104,11 @@ class PreferenceMetric:
 
     def __init__(
         self,
-        estimator: str = "auto",
+        estimator: EstimatorName | Estimator = "auto",
         beta: float | None = None,
         eps: float = 1e-16,
         rampup: int | float = RAMPUP,
-        ramp: str = "largest",
+        ramp: Ramp = "largest",
         bias_correction: bool = True,
         floor: bool = True,
         every: int = 1,
@@ -117,8 +117,9 @@ class PreferenceMetric:
         total_steps: int | None = None,
         normalise: bool = False,
     ) -> None:
-        if estimator not in ESTIMATORS:
-            raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}, got {estimator!r}")
+        if not isinstance(estimator, Estimator) and estimator != "auto" and estimator not in ESTIMATORS:
+            known = ", ".join(("auto", *ESTIMATORS))
+            raise ValueError(f"estimator must be one of {known}, or an Estimator, got {estimator!r}")
         if beta is not None and not 0.0 <= beta < 1.0:
             raise ValueError(f"beta must be in [0, 1), got {beta!r}")
         if not 0.0 < eps < float("inf"):
@@ -130,11 +131,11 @@ class PreferenceMetric:
         given, dtype = dtype, getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(map(str, DTYPES))}, got {given!r}")
-        self.estimator = estimator
+        self.estimator: str = estimator.name if isinstance(estimator, Estimator) else estimator
         self.beta = beta
         self.eps = eps
         self.rampup = _rampup_steps(rampup, total_steps)
-        self.ramp = ramp
+        self.ramp: Ramp = ramp
         self.bias_correction = bias_correction
         self.floor = floor
         self.every = int(every)
@@ -146,107 +147,203 @@ class PreferenceMetric:
         self.wait = 0  # steps until the averages are updated again
         self.generator = torch.Generator().manual_seed(seed)
         self.noise = torch.Generator().manual_seed(seed)  # of rounding at random
-        self.averages = Store()
-        self.used: str | None = None  # the estimator in use, once the first step has been taken
         self.constant: dict[int, float] = {}  # lambda_i of the objectives in the collapsed average
         self.norms: dict[int, float] = {}  # |g_i| as last measured, if the averages are normalised
-        self._owner: weakref.ref[Any] | None = None
-
-    def claim(self, owner: object) -> None:
-        """Belong to ``owner``: two optimizers in turn would each have half of the steps, and the other's counts."""
-        current = None if self._owner is None else self._owner()
-        if current is not None and current is not owner:
-            raise ValueError("this PreferenceMetric is in use by another optimizer: build one for each")
-        self._owner = weakref.ref(owner)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_owner": None}  # a copy is free
+        self._used: Estimator | None = None  # once the first step has been taken
+        self._given = estimator if isinstance(estimator, Estimator) else None
+        self._store: Store | None = None
+        self._warned = False
 
     def __repr__(self) -> str:
-        options = ["estimator", "beta", "eps", "rampup", "ramp", "bias_correction", "floor", "every", "dtype", "seed"]
-        shown = (f"{name}={getattr(self, name)!r}" for name in [*options, "normalise"])
+        shown = (f"{name}={value!r}" for name, value in {**self.options(), "seed": self.seed}.items())
         return f"PreferenceMetric({', '.join(shown)})"
+
+    def options(self) -> dict[str, Any]:
+        return {
+            "estimator": self.estimator,
+            "beta": self.beta,
+            "eps": self.eps,
+            "rampup": self.rampup,
+            "ramp": self.ramp,
+            "bias_correction": self.bias_correction,
+            "floor": self.floor,
+            "every": self.every,
+            "dtype": None if self.dtype is None else str(self.dtype).removeprefix("torch."),
+            "normalise": self.normalise,
+        }
 
     @property
     def alpha(self) -> float:
         """How far the ramp-up has come, 0 to 1."""
         return min(1.0, self.steps / self.rampup) if self.rampup else 1.0
 
-    def resolve(self, *, static: bool, count: int) -> str:
+    @property
+    def averages(self) -> Iterable[Averages]:
+        """The averages of each block of parameters."""
+        return () if self._store is None else self._store
+
+    @property
+    def used(self) -> str | None:
+        """The estimator in use, once the first step has been taken."""
+        return None if self._used is None else self._used.name
+
+    def resolve(self, *, static: bool, count: int) -> Estimator:
         """The estimator in use for such a solver and so many objectives."""
-        if self.estimator == "collapsed" and not static:
-            raise ValueError(
-                "estimator='collapsed' holds for constant weights only, and this solver's weights change; "
-                "use 'auto', 'full' or 'separable'"
-            )
-        if self.estimator != "auto":
-            return self.estimator
-        if static:
-            return "collapsed"
-        return "full" if count <= MOST_IN_FULL else "separable"
+        if self._given is None and self.estimator == "auto":
+            return choose(static=static, count=count)
+        estimator = ESTIMATORS[self.estimator]() if self._given is None else self._given
+        estimator.check_solver(static=static)
+        return estimator
+
+    def needs_rows(self, *, static: bool) -> bool:
+        return not self.resolve(static=static, count=2).of_direction
 
     @property
     def rounds(self) -> bool:
         """Whether the averages are kept in fewer bits than they are computed in."""
         return self.dtype in DROPPED
 
-    def _maker(self, estimator: str | None) -> Make:
-        """What makes the empty averages of a block."""
-        return partial(Separable if estimator in ONE_BUFFER else Pairwise, dtype=self.dtype)
-
     def compute_dtype(self, param: Tensor) -> torch.dtype:
         if self.dtype is None or self.rounds:
             return torch.promote_types(param.dtype, torch.float32)
         return self.dtype
 
-    def takes_heads_together(self, measurement: Measurement) -> bool:
-        """Whether heads of different objectives may have averages in one row.
+    def rotate(self, x: Direction) -> Direction:
+        """The direction in the basis in which the averages are kept; here, the parameter's own."""
+        return x
 
-        Not if they are updated in different steps, nor if a row has one exponent, and their losses different sizes.
-        """
-        return measurement.estimator not in TWO_ROWS and self.dtype is not torch.float8_e5m2
+    def rotate_back(self, block: Block, out: Tensor) -> Tensor:
+        """What :meth:`rotate` has turned, back in the basis of the parameters."""
+        return out
 
-    def measure(self, estimator: str, objectives: Sequence[int]) -> Measurement:
-        """Decide what this step measures, without touching the state."""
-        if self.used not in (None, estimator):
-            raise ValueError(f"the averages were made with estimator {self.used!r}, this step asks for {estimator!r}")
-        active = self.wait == 0
-        if not active or estimator not in TWO_ROWS:
-            return Measurement(estimator, active)
+    def measure(self, count: int, *, static: bool) -> Measured:
+        estimator = self.resolve(static=static, count=count)
+        if self._used is not None and self._used.name != estimator.name:
+            raise ValueError(
+                f"the averages were made with estimator {self._used.name!r}, this step asks for {estimator.name!r}"
+            )
+        # Nor are heads laid together if a row has one exponent, and their losses different sizes.
+        together = estimator.heads_together and self.dtype is not torch.float8_e5m2
+        if self.wait > 0 or not estimator.draws:
+            return Measured(estimator, self.wait == 0, together)
         generator = torch.Generator()
         generator.set_state(self.generator.get_state())
-        drawn = torch.randint(len(objectives), (2,), generator=generator, device=generator.device).tolist()
-        i, j = (objectives[k] for k in drawn)
-        return Measurement(estimator, True, (min(i, j), max(i, j)), generator.get_state())
+        drawn = estimator.draw(count, generator)
+        return Measured(estimator, True, together, drawn, generator.get_state())
 
     def settle(
         self,
-        measurement: Measurement,
+        measurement: Measured,
         weights: Sequence[float],
         present: Sequence[int],
-        directions: Sequence[Direction] = (),
-    ) -> Measurement:
-        """The measurement, once lambda and the directions are known.
+        directions: Sequence[Direction],
+        layout: Layout,
+    ) -> Measured:
+        """The measurement with the averages that the step will keep: allocated, and in the blocks of the layout.
 
-        A collapsed average of another lambda has to start anew, and normalised ones need the norms. Raises MemoryError
+        A collapsed average of other weights starts from zero, and normalised ones need the norms. Raises MemoryError
         if what is to be kept is larger than the memory that is free.
         """
-        self._check_room(measurement, directions)
-        if self.normalise:
-            measurement = replace(measurement, norms={**self.norms, **self._norms(measurement, directions)})
-        if all(self.constant.get(i, weights[i]) == weights[i] for i in present):
-            return measurement
-        warnings.warn("the weights of a static solver were changed: the averages of d^2 start anew", stacklevel=4)
-        return replace(measurement, restart=True, active=True)
+        store = self._store
+        if measurement.estimator.needs_static:
+            if any(self.constant.get(i, weights[i]) != weights[i] for i in present):
+                warnings.warn(
+                    "the weights of a static solver were changed: the averages of d^2 start again", stacklevel=5
+                )
+                store, measurement = None, replace(measurement, active=True, restarts=True)
+            self._warn_of_missing(weights, present)
+        if store is None:
+            store = Store(partial(_empty, measurement.estimator, self.dtype))
+        store = store.repacked(layout)
+        blocks = self._measured_blocks(measurement, store, directions)
+        norms = {**self.norms, **_norms(blocks)} if self.normalise else None
+        return replace(measurement, store=store, blocks=blocks, norms=norms)
 
-    def _norms(self, measurement: Measurement, directions: Sequence[Direction]) -> dict[int, float]:
-        """|g_i| over all parameters, for the objectives that the estimator sees by themselves in this step."""
-        parts: dict[int, list[Tensor]] = {}
-        for x in (self._as_seen(x, measurement) for x in directions):
-            for key, row in x.by_objective():
-                parts.setdefault(key, []).append(row)
-        largest = torch.finfo(torch.float32).max ** 0.5  # where the sum of squares overflows, any large number will do
-        return {key: min(float(torch.nn.utils.get_total_norm(rows)), largest) for key, rows in parts.items()}
+    def _warn_of_missing(self, weights: Sequence[float], present: Sequence[int]) -> None:
+        if len(present) == len(weights) or self._warned:
+            return
+        self._warned = True
+        warnings.warn(
+            "a batch lacks objectives, and one average of d^2 for constant weights then mixes batches of different "
+            "objectives: PreferenceMetric('full') keeps them apart",
+            stacklevel=6,
+        )
+
+    def _measured_blocks(
+        self, measurement: Measured, store: Store, directions: Sequence[Direction]
+    ) -> dict[Block, MeasuredBlock]:
+        """What this step does to each block, the memory for it allocated; raises if there is not enough."""
+        blocks: dict[Block, MeasuredBlock] = {}
+        new: dict[torch.device, list[Growth]] = {}
+        for x in directions:
+            seen, averages = measurement.estimator.sees(self.rotate(x)), store.at(x.block)
+            labels = measurement.estimator.labels(seen, measurement.drawn) if measurement.active else []
+            blocks[x.block] = MeasuredBlock(averages, averages, seen, labels)
+            if missing := averages.missing(labels):
+                growth = Growth(averages, missing, len(seen.weights), seen.d.dtype)
+                new.setdefault(x.d.device, []).append(growth)
+        for device, growths in new.items():
+            check_memory(growths, device, measurement.estimator)
+            for growth in growths:
+                block = growth.averages.block
+                blocks[block] = replace(blocks[block], after=growth.grown(device))
+        return blocks
+
+    def precondition(self, x: Direction, beta: float, measurement: Measured) -> Tensor:
+        block = measurement.blocks[x.block]
+        seen, averages, labels = block.seen, block.averages, block.labels
+        shrink = shrink_for(seen, measurement.norms)
+        curvature = averages.curvature(seen, labels, beta**self.every, measurement.norms, self.bias_correction, shrink)
+        floor = None if averages.needs_no_floor(seen, labels) else (1.0 - beta) if self.floor else 0.0
+        eps = self.eps if shrink == 1.0 else max(self.eps * shrink * shrink, torch.finfo(seen.d.dtype).tiny)
+        d = seen.d if shrink == 1.0 else seen.d * shrink
+
+        def divide(columns: slice | None) -> Tensor:
+            part = d if columns is None else d[columns]
+            C = None if curvature is None else curvature(columns)
+            M = metric_of(part, C, x.block.sizes, floor=floor, eps=eps, alpha=self.alpha, ramp=self.ramp, unit=shrink)
+            return torch.div(part, M, out=M)
+
+        if len(d) <= PIECE or self.alpha < 1.0:  # the ramp-up asks for the largest root of a tensor
+            return self.rotate_back(x.block, divide(None))
+        out = torch.empty_like(d)
+        for start in range(0, len(d), PIECE):
+            columns = slice(start, start + PIECE)
+            out[columns] = divide(columns)
+        return self.rotate_back(x.block, out)
+
+    def curvature(self, x: Direction, beta: float, measurement: Measured) -> Tensor | None:
+        """C_lambda for one block, before floor, eps and ramp-up; None if there is no average yet."""
+        block = measurement.blocks[x.block]
+        curvature = block.averages.curvature(
+            block.seen, block.labels, beta**self.every, measurement.norms, self.bias_correction
+        )
+        return None if curvature is None else curvature(None)
+
+    def commit(
+        self,
+        measurement: Measured,
+        directions: Iterable[tuple[Direction, float]],
+        weights: Sequence[float],
+        present: Sequence[int],
+    ) -> None:
+        store = measurement.store
+        assert store is not None
+        for x, beta in directions if measurement.active else ():
+            block = measurement.blocks[x.block]
+            store.put(block.after)
+            block.after.update(block.seen, block.labels, beta**self.every, measurement.norms, self.noise)
+        self._store, self._used = store, measurement.estimator
+        self.steps += 1
+        self.wait = (self.every if measurement.active else self.wait) - 1
+        if measurement.generator_state is not None:
+            self.generator.set_state(measurement.generator_state)
+        if measurement.estimator.needs_static:
+            if measurement.restarts:
+                self.constant.clear()
+            self.constant.update({i: weights[i] for i in present})
+        if measurement.norms is not None:
+            self.norms = dict(measurement.norms)
 
     def state_bytes(
         self,
@@ -268,100 +365,25 @@ class PreferenceMetric:
         A parameter that some objectives reach, but not all, counts as shared. The optimizer's own state is not in it.
         """
         estimator = self.resolve(static=static, count=count)
-        one = estimator in ("collapsed", "marginal")
         total = 0
-        for part, keys in ((shared, range(1 if one else count)), (heads, range(1))):
-            pairs = Measurement(estimator, True).pairs(keys)
+        for part, each in ((shared, 1 if estimator.of_direction else count), (heads, 1)):
+            pairs = estimator.pairs(range(each), None)
             for p in part.parameters() if isinstance(part, nn.Module) else part:
                 if p.requires_grad:
-                    total += bytes_of_new(
-                        self._maker(estimator)((p,)), pairs, 1 if one else count, self.compute_dtype(p)
+                    size = Growth(
+                        estimator.empty(Block((p,)), self.dtype),
+                        pairs,
+                        1 if estimator.of_direction else count,
+                        self.compute_dtype(p),
                     )
+                    total += size.bytes()
         return total
-
-    def _check_room(self, measurement: Measurement, directions: Sequence[Direction]) -> None:
-        """Raise if this step would make averages for which there is no memory."""
-        rooms: dict[torch.device, list[Room]] = {}
-        for x in directions:
-            averages, seen, pairs = self._measured(x, measurement)
-            if missing := averages.missing(pairs):
-                room = Room(x.params, [*averages.pairs, *missing], len(seen.weights), x.d.dtype, averages.tensors())
-                rooms.setdefault(x.d.device, []).append(room)
-        for device, new in rooms.items():
-            check_room(new, device, self._maker(measurement.estimator), measurement.estimator)
-
-    def precondition(self, x: Direction, beta: float, measurement: Measurement) -> Tensor:
-        """d / M for one block, with this step's gradients in the averages; the averages stay as they are."""
-        averages, seen, pairs = self._measured(x, measurement)
-        curvature = averages.curvature(seen, pairs, beta**self.every, measurement.norms, self.bias_correction)
-        floor = None if averages.needs_no_floor(seen, pairs) else (1.0 - beta) if self.floor else 0.0
-        out = torch.empty_like(x.d)
-        for columns in self._pieces(out):
-            y = seen if columns is None else seen.part(columns)
-            C = None if curvature is None else curvature(columns)
-            M = metric_of(y, C, floor=floor, eps=self.eps, alpha=self.alpha, ramp=self.ramp)
-            torch.div(y.d, M, out=out if columns is None else out[columns])
-        return out
-
-    def _pieces(self, out: Tensor) -> Iterator[slice | None]:
-        """All coordinates together if they are few, or if the ramp-up asks for the largest root of a tensor."""
-        if len(out) <= PIECE or self.alpha < 1.0:
-            yield None
-            return
-        for start in range(0, len(out), PIECE):
-            yield slice(start, start + PIECE)
-
-    def curvature(self, x: Direction, beta: float, measurement: Measurement) -> Tensor | None:
-        """C_lambda for one block, before floor, eps and ramp-up; None if there is no average yet."""
-        averages, x, pairs = self._measured(x, measurement)
-        curvature = averages.curvature(x, pairs, beta**self.every, measurement.norms, self.bias_correction)
-        return None if curvature is None else curvature(None)
-
-    def _measured(self, x: Direction, measurement: Measurement) -> tuple[Averages, Direction, list[Pair]]:
-        """The averages of a block, the direction as they take it, and the pairs that this step measures."""
-        make = self._maker(measurement.estimator)
-        averages = make(x.params) if measurement.restart else self.averages.find(x.params, make)
-        x = self._as_seen(x, measurement)
-        return averages, x, measurement.pairs(x.keys) if measurement.active else []
-
-    def update(self, x: Direction, beta: float, measurement: Measurement) -> None:
-        """Take this step's gradients of one block into its averages."""
-        if not measurement.active:
-            return
-        x = self._as_seen(x, measurement)
-        averages = self.averages.take(x.params, self._maker(measurement.estimator))
-        averages.update(x, measurement.pairs(x.keys), beta**self.every, measurement.norms, self.noise)
-
-    def begin_update(self, measurement: Measurement) -> None:
-        """Before the :meth:`update` of each block: let go of averages that no longer hold."""
-        if measurement.restart:
-            self.averages = Store()
-            self.constant.clear()
-
-    def end_update(self, measurement: Measurement, weights: Sequence[float], present: Sequence[int]) -> None:
-        """After the :meth:`update` of each block: the step is taken."""
-        self.steps += 1
-        self.wait = (self.every if measurement.active else self.wait) - 1
-        self.used = measurement.estimator
-        if measurement.generator_state is not None:
-            self.generator.set_state(measurement.generator_state)
-        if measurement.estimator == "collapsed":
-            self.constant.update({i: weights[i] for i in present})
-        if measurement.norms is not None:
-            self.norms = dict(measurement.norms)
-
-    @staticmethod
-    def _as_seen(x: Direction, measurement: Measurement) -> Direction:
-        """What the estimator takes for objectives: the real ones, or d as if it were the only one."""
-        if measurement.estimator not in ("collapsed", "marginal"):
-            return x
-        return Direction(x.params, x.d, (1.0,), (0,), x.d.unsqueeze(0), complete=True)
 
     def state_dict(self, params: Sequence[Tensor]) -> dict[str, Any]:
         """The state, with the averages numbered as the parameters are in ``params``."""
         index = {param: i for i, param in enumerate(params)}
         parts = (part for block in self.averages for part in block.split())
-        averages = {index[a.params[0]]: a.state_dict() for a in parts if a.pairs and a.params[0] in index}
+        averages = {index[a.block.params[0]]: a.state_dict() for a in parts if a.pairs and a.block.params[0] in index}
         return {
             "steps": self.steps,
             "wait": self.wait,
@@ -373,42 +395,70 @@ class PreferenceMetric:
             **({"noise": self.noise.get_state()} if self.rounds else {}),
         }
 
-    def check_state_dict(self, state: dict[str, Any], params: Sequence[Tensor], estimator: str | None) -> None:
+    def _estimator_called(self, name: str | None, count: int | None, *, static: bool) -> Estimator | None:
+        """That of a checkpoint, if it is the one that this metric would use."""
+        if name is None or count is None:
+            return None
+        estimator = self.resolve(static=static, count=count)
+        if estimator.name != name:
+            raise ValueError(f"the checkpoint was made with estimator {name!r}, here it is {estimator.name!r}")
+        return estimator
+
+    def check_state_dict(
+        self, state: dict[str, Any], params: Sequence[Tensor], count: int | None, *, static: bool
+    ) -> None:
         """Raise if ``state`` lacks a piece, does not fit the parameters, or was made with another estimator."""
         for key in ("steps", "wait", "generator", "estimator", "constant", "averages"):
             if key not in state:
                 raise ValueError(f"the checkpoint lacks the metric's {key!r}")
-        if None not in (estimator, state["estimator"]) and state["estimator"] != estimator:
-            raise ValueError(f"the checkpoint was made with estimator {state['estimator']!r}, here it is {estimator!r}")
         if ("norms" in state) != self.normalise:
             raise ValueError(f"the checkpoint's averages were not made with normalise={self.normalise}")
         if ("noise" in state) != self.rounds:
             raise ValueError(f"the checkpoint's averages were not made with dtype={self.dtype}")
+        estimator = self._estimator_called(state["estimator"], count, static=static)
         for index, entry in state["averages"].items():
             if index >= len(params):
                 raise ValueError(f"the checkpoint has averages of parameter {index}; there are {len(params)}")
             try:
-                self._maker(state["estimator"])((params[index],)).check_state_dict(entry)
+                assert estimator is not None
+                estimator.empty(Block((params[index],)), self.dtype).check_state_dict(entry)
             except ValueError as error:
                 raise ValueError(f"the checkpoint's averages of parameter {index} {error}") from None
 
     def load_state_dict(
-        self, state: dict[str, Any], params: Sequence[Tensor], blocks: Iterable[tuple[Tensor, ...]] = ()
+        self, state: dict[str, Any], params: Sequence[Tensor], layout: Layout, count: int | None, *, static: bool
     ) -> None:
-        """Take on such a state, with the averages of each of the ``blocks`` joined; after an error, nothing of it."""
-        averages, make = Store(), self._maker(state["estimator"])
-        for index, entry in state["averages"].items():
-            param = params[index]
-            averages.take((param,), make).load_state_dict(entry, self.compute_dtype(param))
-        for block in blocks:
-            if any(param in averages for param in block):
-                averages.take(block, make)
+        """Take on such a state, with the averages in the blocks of ``layout``; after an error, nothing of it."""
+        estimator, store = self._estimator_called(state["estimator"], count, static=static), None
+        if estimator is not None:
+            averages: dict[Block, Averages] = {}
+            for index, entry in state["averages"].items():
+                block = Block((params[index],))
+                averages[block] = estimator.empty(block, self.dtype)
+                averages[block].load_state_dict(entry, self.compute_dtype(params[index]))
+            make = partial(_empty, estimator, self.dtype)
+            store = Store(make, None, averages).repacked(layout)
         generator = _generator(state["generator"])
         noise = _generator(state["noise"]) if self.rounds else self.noise
         constant, norms = dict(state["constant"]), dict(state.get("norms", {}))
-        self.steps, self.wait, self.used = int(state["steps"]), int(state["wait"]), state["estimator"]
+        self.steps, self.wait, self._used = int(state["steps"]), int(state["wait"]), estimator
         self.generator, self.noise = generator, noise
-        self.averages, self.constant, self.norms = averages, constant, norms
+        self._store, self.constant, self.norms = store, constant, norms
+
+
+def _norms(blocks: Mapping[Block, MeasuredBlock]) -> dict[int, float]:
+    """|g_i| over all parameters, for the objectives that the estimator sees by themselves in this step."""
+    parts: dict[int, list[Tensor]] = {}
+    for block in blocks.values():
+        for key, row in block.seen.by_objective():
+            parts.setdefault(key, []).append(row)
+    largest = torch.finfo(torch.float32).max ** 0.5  # where the sum of squares overflows, any large number will do
+    return {key: min(float(torch.nn.utils.get_total_norm(rows)), largest) for key, rows in parts.items()}
+
+
+def _empty(estimator: Estimator, dtype: torch.dtype | None, block: Block) -> Averages:
+    """A function, not a lambda: stores are pickled."""
+    return estimator.empty(block, dtype)
 
 
 def _generator(state: Tensor) -> torch.Generator:
@@ -421,6 +471,8 @@ def _rampup_steps(rampup: int | float, total_steps: int | None) -> int:
     if not 0 <= rampup < float("inf"):
         raise ValueError(f"rampup must be zero, a number of steps or a fraction below 1, got {rampup!r}")
     if rampup == int(rampup):
+        if total_steps is not None and rampup > total_steps:
+            warnings.warn(f"rampup={rampup!r} is longer than the run, total_steps={total_steps!r}", stacklevel=4)
         return int(rampup)
     if rampup > 1:
         raise ValueError(f"rampup must be a whole number of steps or a fraction below 1, got {rampup!r}")

@@ -21,12 +21,13 @@ import torch
 from torch import Tensor
 
 from ..direction import Direction
-from ..gradients import sizes_of, spread
+from ..gradients import Block, spread
 from ._averages import (
     Averages,
     Curvature,
+    Label,
     Norms,
-    Pair,
+    check_pairs,
     coefficients,
 )
 from ._rounding import check_dtype, decayed, random_bits
@@ -100,10 +101,10 @@ def _merge(layout: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]
 
 
 @dataclass
-class Separable(Averages):
+class SeparableAverages(Averages):
     """``scale * v`` per coordinate, S [len(pairs), groups], T [groups].
 
-    S_ij of a pair that is not measured, because the batch lacks it or another one was drawn, rests.
+    S_ij of a pair that is not measured, because the batch lacks it, rests.
     """
 
     scale: float = 1.0
@@ -113,7 +114,13 @@ class Separable(Averages):
     groups: Groups | None = None
 
     def curvature(
-        self, x: Direction, measured: Sequence[Pair], beta: float, norms: Norms | None, bias_correction: bool
+        self,
+        x: Direction,
+        measured: Sequence[Label],
+        beta: float,
+        norms: Norms | None,
+        bias_correction: bool,
+        shrink: float = 1.0,
     ) -> Curvature | None:
         counts = self._counts(measured)
         if not counts:
@@ -122,9 +129,8 @@ class Separable(Averages):
         S, T = self._taken(groups, x, measured, beta, norms)
         pairs = [*self.pairs, *self.missing(measured)]
         bias = {pair: 1.0 - beta**n if bias_correction else 1.0 for pair, n in counts.items()}
-        owners = self.owners or x.owners
-        weights = coefficients(x, pairs, owners, norms, bias)
-        weighed = groups.of_each(weights, S) * S[0] if owners else S.new_tensor(weights) @ S
+        weights = coefficients(x, pairs, self.owners, norms, bias, shrink)
+        weighed = groups.of_each(weights, S) * S[0] if self.owners else S.new_tensor(weights) @ S
         factor = None if x.mask is not None else groups.spread(_over(weighed, T))
         decay, fresh = (beta, 1.0 - beta) if measured else (1.0, 0.0)
 
@@ -136,30 +142,28 @@ class Separable(Averages):
                 v.add_(old.to(v.dtype), alpha=self.scale * decay)
             if factor is not None:
                 return v.mul_(factor if columns is None else factor[columns])
-            return v.mul_(_masked(groups, y, columns, pairs, _over(S.new_tensor(weights)[:, None] * S, T)))
+            each = weighed.unsqueeze(0) if self.owners else S.new_tensor(weights)[:, None] * S
+            return v.mul_(_masked(groups, y, columns, pairs, _over(each, T)))
 
         return some
 
     def update(
         self,
         x: Direction,
-        measured: Sequence[Pair],
+        measured: Sequence[Label],
         beta: float,
         norms: Norms | None = None,
         noise: torch.Generator | None = None,
     ) -> None:
-        groups = self._groups(len(x.weights))
-        self.allocate(measured, groups.count, x.rows.dtype, x.rows.device)
         if self.v is None or not measured:
             return
-        self.owners = x.owners
-        self.S, self.T = self._taken(groups, x, measured, beta, norms)
+        self.S, self.T = self._taken(self._groups(len(x.weights)), x, measured, beta, norms)
         fresh = set(measured)
         self.n = [n + (pair in fresh) for pair, n in zip(self.pairs, self.n, strict=True)]
         self.scale = decayed(self.v, self.scale, beta, (x.d, x.d, 1.0 - beta), random_bits(self.v, noise))
 
     def _taken(
-        self, groups: Groups, x: Direction, measured: Sequence[Pair], beta: float, norms: Norms | None
+        self, groups: Groups, x: Direction, measured: Sequence[Label], beta: float, norms: Norms | None
     ) -> tuple[Tensor, Tensor]:
         """S and T with this step in them."""
         missing = self.missing(measured)
@@ -170,18 +174,19 @@ class Separable(Averages):
         if not measured:
             return S, T
         if "products" not in x.memo:
-            at = {key: r for r, key in enumerate(x.keys)}
-            first, second = torch.tensor([[at[k] for k in pair] for pair in measured], device=x.rows.device).T
+            at = {key: r for r, key in enumerate(x.objectives)}
+            places = [(0, 0) if pair is None else (at[pair[0]], at[pair[1]]) for pair in measured]
+            first, second = torch.tensor(places, device=x.rows.device).T
             products = groups.gram(x.rows)[:, first, second].T
             x.memo["products"] = products, groups.gram(x.d.unsqueeze(0)).flatten()
         K, square = x.memo["products"]
-        if norms is not None and x.owners:
-            K = K / groups.of_each([(norms[i] or 1.0) ** 2 for i in x.owners], K)
+        if norms is not None and self.owners:
+            K = K / groups.of_each([(norms[i] or 1.0) ** 2 for i in self.owners], K)
         elif norms is not None:
-            K = K / K.new_tensor([[(norms[i] or 1.0) * (norms[j] or 1.0)] for i, j in measured])
+            K = K / K.new_tensor([[(norms[i] or 1.0) * (norms[j] or 1.0)] for i, j in filter(None, measured)])
         T = torch.lerp(T, square, 1.0 - beta)
         pairs = [*self.pairs, *missing]
-        if pairs == measured:
+        if pairs == [*measured]:
             return torch.lerp(S, K, 1.0 - beta), T
         slot = {pair: e for e, pair in enumerate(pairs)}
         chosen = torch.tensor([slot[pair] for pair in measured], device=S.device)
@@ -189,21 +194,30 @@ class Separable(Averages):
 
     def _groups(self, count: int) -> Groups:
         if self.groups is None:
-            self.groups = Groups(self.params, count)
+            self.groups = Groups(self.block.params, count)
         return self.groups
 
-    def allocate(self, measured: Sequence[Pair], count: int, dtype: torch.dtype, device: torch.device) -> None:
+    def grown(
+        self, measured: Sequence[Label], count: int, dtype: torch.dtype, device: torch.device
+    ) -> SeparableAverages:
         missing = self.missing(measured)
         if not missing:
-            return
-        groups = self._groups(count).total
-        if self.v is None:
-            self.v = torch.zeros(sum(sizes_of(self.params)), dtype=self.dtype or dtype, device=device)
-            self.T = torch.zeros(groups, dtype=dtype, device=device)
-        room = torch.zeros(len(missing), groups, dtype=dtype, device=device)
-        self.S = room if self.S is None else torch.cat([self.S, room])
-        self.pairs.extend(missing)
-        self.n.extend([0] * len(missing))
+            return self
+        groups = Groups(self.block.params, count) if self.groups is None else self.groups
+        v, T = self.v, self.T
+        if v is None:
+            v = torch.zeros(self.block.entries, dtype=self.dtype or dtype, device=device)
+            T = torch.zeros(groups.total, dtype=dtype, device=device)
+        new = torch.zeros(len(missing), groups.total, dtype=dtype, device=device)
+        return replace(
+            self,
+            pairs=[*self.pairs, *missing],
+            n=[*self.n, *[0] * len(missing)],
+            v=v,
+            S=new if self.S is None else torch.cat([self.S, new]),
+            T=T,
+            groups=groups,
+        )
 
     @property
     def age(self) -> Any:
@@ -212,52 +226,51 @@ class Separable(Averages):
     def tensors(self) -> list[Tensor]:
         return [t for t in (self.v, self.S, self.T) if t is not None]
 
-    def owned(self) -> Separable:
-        v, S, T = (
-            None if t is None else t.clone(memory_format=torch.contiguous_format) for t in (self.v, self.S, self.T)
-        )
-        return replace(self, v=v, S=S, T=T)
-
-    def split(self) -> list[Separable]:
-        vs: Sequence[Tensor | None] = [None] * len(self.params)
+    def split(self) -> list[SeparableAverages]:
+        blocks = self.block.split()
+        vs: Sequence[Tensor | None] = [None] * len(blocks)
         Ss = Ts = vs
+        count = None
         if self.v is not None and self.S is not None and self.T is not None and self.groups is not None:
             each = [groups for _, groups, _ in self.groups.layout]
-            vs, Ss, Ts = self.v.split(sizes_of(self.params)), self.S.split(each, dim=1), self.T.split(each)
-        count = None if self.groups is None else self.groups.count
+            vs, Ss, Ts = self.v.split(self.block.sizes), self.S.split(each, dim=1), self.T.split(each)
+            count = self.groups.count
         return [
             replace(
                 self,
-                params=(p,),
+                block=block,
+                owners=(),
                 pairs=pairs,
                 n=[*self.n],
-                owners=(),
                 v=v,
                 S=S,
                 T=T,
-                groups=None if count is None else Groups((p,), count),
+                groups=None if count is None else Groups(block.params, count),
             )
-            for p, pairs, v, S, T in zip(self.params, self._pairs_by_param(), vs, Ss, Ts, strict=True)
+            for block, pairs, v, S, T in zip(blocks, self._pairs_by_param(), vs, Ss, Ts, strict=True)
         ]
 
-    def join(self, others: Sequence[Separable]) -> Separable:
-        joined = self._joined(others)
+    def join(self, block: Block, owners: tuple[int, ...], others: Sequence[SeparableAverages]) -> SeparableAverages:
+        joined: dict[str, Any] = {
+            "block": block,
+            "owners": owners,
+            "pairs": self._joined_pairs(owners, others),
+            "n": [*self.n],
+        }
         if self.v is None or self.S is None or self.T is None or self.groups is None:
             return replace(self, **joined, groups=None)
-        if not others:
-            return self
         v = torch.cat([self.v, *(a.v for a in others if a.v is not None)])
         S = torch.cat([self.S, *(a.S for a in others if a.S is not None)], dim=1)
         T = torch.cat([self.T, *(a.T for a in others if a.T is not None)])
-        return replace(self, **joined, v=v, S=S, T=T, groups=Groups(joined["params"], self.groups.count))
+        return replace(self, **joined, v=v, S=S, T=T, groups=Groups(block.params, self.groups.count))
 
     def state_dict(self) -> dict[str, Any]:
         assert self.v is not None and self.S is not None and self.T is not None and self.groups is not None
         return {
-            "v": self.v.reshape(self.params[0].shape).clone(),
+            "v": self.v.reshape(self.block.params[0].shape).clone(),
             "S": self.S.clone(),
             "T": self.T.clone(),
-            "pairs": [list(p) for p in self.pairs],
+            "pairs": [list(p) for p in self.pairs if p is not None],
             "n": list(self.n),
             "scale": self.scale,
             "count": self.groups.count,
@@ -267,7 +280,7 @@ class Separable(Averages):
         for key in ("v", "S", "T", "pairs", "n", "scale", "count"):
             if key not in state:
                 raise ValueError(f"lack {key!r}")
-        shape, groups = tuple(self.params[0].shape), Groups(self.params, state["count"]).total
+        shape, groups = tuple(self.block.params[0].shape), Groups(self.block.params, state["count"]).total
         if tuple(state["v"].shape) != shape:
             raise ValueError(f"have shape {tuple(state['v'].shape)}; the parameter has shape {shape}")
         S, pairs = state["S"], len(state["pairs"])
@@ -275,14 +288,16 @@ class Separable(Averages):
             raise ValueError(f"have S of shape {tuple(S.shape)} for {pairs} pairs and {groups} groups")
         if tuple(state["T"].shape) != (groups,):
             raise ValueError(f"have T of shape {tuple(state['T'].shape)} for {groups} groups")
+        check_pairs(state["pairs"])
         check_dtype(state["v"], self.dtype)
 
     def load_state_dict(self, state: dict[str, Any], dtype: torch.dtype) -> None:
-        (param,) = self.params
+        (param,) = self.block.params
         self.v = state["v"].to(device=param.device, dtype=self.dtype or dtype, copy=True).reshape(-1)
         self.S, self.T = (state[key].to(device=param.device, dtype=dtype, copy=True) for key in ("S", "T"))
         self.pairs = [(int(i), int(j)) for i, j in state["pairs"]]
-        self.n, self.scale, self.groups = [*state["n"]], float(state["scale"]), Groups(self.params, state["count"])
+        self.n, self.scale = [*state["n"]], float(state["scale"])
+        self.groups = Groups(self.block.params, state["count"])
 
 
 def _over(S: Tensor, T: Tensor) -> Tensor:
@@ -291,13 +306,14 @@ def _over(S: Tensor, T: Tensor) -> Tensor:
     return torch.where(T > 0, S / T, 0.0).nan_to_num_(0.0).clamp_(-largest, largest)
 
 
-def _masked(groups: Groups, x: Direction, columns: slice | None, pairs: Sequence[Pair], factors: Tensor) -> Tensor:
+def _masked(groups: Groups, x: Direction, columns: slice | None, pairs: Sequence[Label], factors: Tensor) -> Tensor:
     """lambda' S lambda / T when each coordinate has weights of its own; objectives without a row have none."""
     assert x.mask is not None
-    at = {key: r for r, key in enumerate(x.keys)}
+    at = {key: r for r, key in enumerate(x.objectives)}
     result = torch.zeros_like(x.d)
-    for (i, j), factor in zip(pairs, factors, strict=True):
-        if i in at and j in at:
+    for pair, factor in zip(pairs, factors, strict=True):
+        if pair is None or (pair[0] in at and pair[1] in at):
+            i, j = (0, 0) if pair is None else (at[pair[0]], at[pair[1]])
             spread = groups.spread(factor)
-            result.addcmul_(x.mask[at[i]] * x.mask[at[j]], spread if columns is None else spread[columns])
+            result.addcmul_(x.mask[i] * x.mask[j], spread if columns is None else spread[columns])
     return result

@@ -2,63 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from torch import Tensor
 
-from ..gradients import are_same
+from ..gradients import Block, Layout
 from ._averages import Averages, Make
 
 
 class Store:
-    """The averages of every parameter, kept block by block.
+    """The averages of every parameter, block by block, as a layout has them."""
 
-    Blocks may become smaller in the course of a run, when a batch shows that fewer objectives reach some of their
-    parameters than others; after a checkpoint was loaded, they grow together again.
-    """
-
-    def __init__(self, averages: Iterable[Averages] = ()) -> None:
-        self._of: dict[Tensor, Averages] = {}
-        for block in averages:
-            self._keep(block)
+    def __init__(self, make: Make, layout: Layout | None = None, averages: dict[Block, Averages] | None = None) -> None:
+        self.make = make
+        self.layout = layout
+        self._of = averages or {}
 
     def __iter__(self) -> Iterator[Averages]:
-        """Each block once."""
-        return iter({id(block): block for block in self._of.values()}.values())
+        return iter(self._of.values())
 
     def __contains__(self, param: Tensor) -> bool:
-        return param in self._of
+        return any(param is p for block, averages in self._of.items() if averages.pairs for p in block.params)
 
     def __getitem__(self, param: Tensor) -> Averages:
         """Those of one parameter."""
-        return next(part for part in self._of[param].split() if part.params[0] is param)
+        return next(a for block in self for a in block.split() if a.block.params[0] is param)
 
-    def find(self, params: tuple[Tensor, ...], make: Make) -> Averages:
-        """The averages of these parameters, to read; empty ones, by ``make``, if there are none."""
-        block = self._of.get(params[0])
-        if block is not None and are_same(block.params, params):
-            return block
-        parts = {a.params[0]: a for old in self._touched(params) for a in old.split()}
-        if not parts:
-            return make(params)
-        first, *others = (parts.get(p) or make((p,)) for p in params)
-        return first.join(others)
+    def at(self, block: Block) -> Averages:
+        """Those of one block of the layout, to read."""
+        return self._of[block]
 
-    def take(self, params: tuple[Tensor, ...], make: Make) -> Averages:
-        """The same, to change: from now on these parameters are a block."""
-        block = self.find(params, make)
-        if block is not self._of.get(params[0]):
-            chosen = set(params)
-            for old in self._touched(params):
-                rest = [a for a in old.split() if a.params[0] not in chosen]
-                if rest:
-                    self._keep(rest[0].join(rest[1:]).owned())
-            self._keep(block := block.owned())
-        return block
+    def put(self, averages: Averages) -> None:
+        """Keep these as those of their block."""
+        self._of[averages.block] = averages
 
-    def _touched(self, params: tuple[Tensor, ...]) -> list[Averages]:
-        found = (self._of.get(p) for p in params)
-        return list({id(block): block for block in found if block is not None}.values())
+    def repacked(self, layout: Layout) -> Store:
+        """The same averages in the blocks of another layout; this store stays as it is."""
+        if layout is self.layout:
+            return self
+        kept = {*layout.blocks}
+        changed = [averages for block, averages in self._of.items() if block not in kept]
+        parts = {a.block.params[0]: a for averages in changed for a in averages.split()}
+        averages = {block: self._of.get(block) or self._gather(block, parts) for block in layout.blocks}
+        return Store(self.make, layout, averages)
 
-    def _keep(self, block: Averages) -> None:
-        self._of.update(dict.fromkeys(block.params, block))
+    def _gather(self, block: Block, parts: dict[Tensor, Averages]) -> Averages:
+        empty = self.make(block)
+        if not any(p in parts for p in block.params):
+            return empty
+        first, *others = (parts.get(single.params[0]) or self.make(single) for single in block.split())
+        return first.join(block, empty.owners, others)

@@ -1,8 +1,17 @@
 """Room five: the user's own torch optimizer, with the other four rooms in front of it."""
 
-from ._adatask import AdaTask
+from ..relatives import AdaTask, MTAdam
 from ._madam import MAdam
-from ._mtadam import MTAdam
-from ._multi_objective import MultiObjective
+from ._multi_objective import MultiObjective, evaluates_again
+from ._step import Step, second_moment_decay, trainable
 
-__all__ = ["AdaTask", "MAdam", "MTAdam", "MultiObjective"]
+__all__ = [
+    "AdaTask",
+    "MAdam",
+    "MTAdam",
+    "MultiObjective",
+    "Step",
+    "evaluates_again",
+    "second_moment_decay",
+    "trainable",
+]

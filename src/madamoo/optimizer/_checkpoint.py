@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from ..gradients import Layout
+
 if TYPE_CHECKING:
     from ._multi_objective import MultiObjective
 
@@ -17,10 +19,8 @@ _PIECES = (
     "objectives",
     "n_objectives",
     "skipped",
-    "opaque",
     "shapes",
-    "reach",
-    "blocks",
+    "layout",
     "solver_name",
     "solver",
     "metric",
@@ -29,55 +29,60 @@ _PIECES = (
 
 def save_state(opt: MultiObjective) -> dict[str, Any]:
     run, params = opt.run, _all_params(opt)
-    index = {p: i for i, p in enumerate(params)}
-    blocks = {id(block): block for p, block in run.blocks.items() if p in index}.values()
     state = opt.optimizer.state_dict()
-    state[KEY] = {
+    own = {
         "objectives": None if run.names is None else list(run.names),
         "n_objectives": run.count,
         "skipped": run.skipped,
-        "opaque": run.opaque,
         "shapes": [list(p.shape) for p in params],
-        "reach": {i: sorted(run.reach[p]) for i, p in enumerate(params) if p in run.reach},
-        "blocks": [[index[p] for p in block if p in index and run.blocks[p] is block] for block in blocks],
+        "layout": run.layout.state_dict(params),
         "solver_name": type(opt.solver).__name__,
         "solver": opt.solver.state_dict(),
         "metric": None if opt.metric is None else opt.metric.state_dict(params),
+        "options": _options(opt),
     }
+    # Once more, not a copy: torch.distributed.checkpoint carries "state" and "param_groups" only, a tuple as one piece.
+    state["param_groups"][0][KEY] = (own,)
+    state[KEY] = own
     return state
+
+
+def _options(opt: MultiObjective) -> dict[str, dict[str, Any]]:
+    """All options on which the next step depends; not the seeds, since the generators come with the checkpoint."""
+    shared, params = opt.options.shared, _all_params(opt)
+    numbers = None if shared is None else [i for i, p in enumerate(params) if p in shared]
+    return {
+        "optimizer": {**opt.options.saved(), "shared": numbers},
+        "solver": {name: value for name, value in opt.solver.options().items() if name != "seed"},
+        "metric": {} if opt.metric is None else opt.metric.options(),
+    }
 
 
 def load_state(opt: MultiObjective, state: dict[str, Any]) -> None:
     """Make everything first, on copies, then take it on: after an error the optimizer is what it was."""
-    params = _all_params(opt)
+    params, state = _all_params(opt), _with_own_part(state)
+    group_of = {p: g for g, group in enumerate(opt.param_groups) for p in group["params"]}
+    static = opt.solver.static
     with _reading("a piece"):
         own = _check(opt, state, params)
         names = None if own["objectives"] is None else tuple(own["objectives"])
         skipped = int(own["skipped"])
-    with _reading("'reach'"):
-        reach = {params[i]: frozenset(keys) for i, keys in own["reach"].items()}
-    with _reading("'blocks'"):
-        blocks = [tuple(params[i] for i in numbers) for numbers in own["blocks"]]
+    with _reading("'layout'"):
+        layout = Layout.load(own["layout"], params, group_of.__getitem__)
     with _reading("the solver's state"):
         copy.deepcopy(opt.solver).load_state_dict(own["solver"])
     metric = copy.copy(opt.metric)
     if metric is not None:
         with _reading("the metric's state"):
-            metric.load_state_dict(own["metric"], params, blocks)
+            metric.load_state_dict(own["metric"], params, layout, own["n_objectives"], static=static)
 
     opt.optimizer.load_state_dict({key: value for key, value in state.items() if key != KEY})
     opt.solver.load_state_dict(own["solver"])
     if opt.metric is not None:
         vars(opt.metric).update(vars(metric))
     run = opt.run
-    run.pending = None
-    run.count, run.names = own["n_objectives"], names
-    run.skipped, run.opaque = skipped, own["opaque"]
-    run.reach.clear()
-    run.reach.update(reach)
-    run.blocks.clear()
-    for block in blocks:
-        run.blocks.update(dict.fromkeys(block, block))
+    run.pending, run.skipped, run.layout = None, skipped, layout
+    run.count, run.names, run.ordered = own["n_objectives"], names, names is not None
 
 
 @contextmanager
@@ -89,10 +94,25 @@ def _reading(what: str) -> Iterator[None]:
         raise ValueError(f"{what} of the checkpoint is damaged or does not fit: {error}") from error
 
 
+def _with_own_part(state: dict[str, Any]) -> dict[str, Any]:
+    """The checkpoint with our part in its own place alone, wherever it came."""
+    state = dict(state)
+    groups = state.get("param_groups") or []
+    carried = [group[KEY][0] for group in groups if KEY in group]
+    if groups:
+        state["param_groups"] = [{key: value for key, value in group.items() if key != KEY} for group in groups]
+    if KEY not in state and carried:
+        state[KEY] = carried[0]
+    return state
+
+
 def _check(opt: MultiObjective, state: dict[str, Any], params: list[Tensor]) -> dict[str, Any]:
     for key in ("state", "param_groups", KEY):
         if key not in state:
-            raise ValueError(f"the checkpoint lacks {key!r}: it is not the state_dict() of a madamoo optimizer")
+            raise ValueError(
+                f"the checkpoint lacks {key!r}: it is not the state_dict() of a madamoo optimizer. One of a plain "
+                "torch optimizer goes to the inner one: opt.optimizer.load_state_dict(state)"
+            )
     own = state[KEY]
     for key in _PIECES:
         if key not in own:
@@ -117,11 +137,24 @@ def _check(opt: MultiObjective, state: dict[str, Any], params: list[Tensor]) -> 
         here, there = ("no metric", "one") if opt.metric is None else ("a metric", "none")
         raise ValueError(f"the optimizer has {here}, the checkpoint has {there}")
     if opt.metric is not None:
-        estimator = None
-        if own["n_objectives"] is not None:
-            estimator = opt.metric.resolve(static=opt.solver.static, count=own["n_objectives"])
-        opt.metric.check_state_dict(own["metric"], params, estimator)
+        opt.metric.check_state_dict(own["metric"], params, own["n_objectives"], static=opt.solver.static)
+    _check_options(own.get("options", {}), _options(opt))
     return own
+
+
+def _check_options(saved: dict[str, Any], here: dict[str, dict[str, Any]]) -> None:
+    """Averages and weights depend on the options that they were made with."""
+    others = [
+        f"{part} {name}={saved[part][name]!r} (here {value!r})"
+        for part, options in here.items()
+        for name, value in options.items()
+        if part in saved and name in saved[part] and saved[part][name] != value
+    ]
+    if others:
+        raise ValueError(
+            f"the checkpoint was made with other options: {', '.join(others)}. Build the optimizer with those; or, to "
+            "go on with others on purpose, delete the 'options' of the checkpoint's 'multi_objective' first"
+        )
 
 
 def _all_params(opt: MultiObjective) -> list[Tensor]:

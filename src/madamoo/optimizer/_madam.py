@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._foreach_utils import _get_fused_kernels_supported_devices
 
-from ..metric import PreferenceMetric
+from ..metric import Metric, PreferenceMetric
 from ..solvers import Solver
 from ._multi_objective import MultiObjective
+from ._options import OptionArguments
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class MAdam(MultiObjective):
@@ -23,9 +27,10 @@ class MAdam(MultiObjective):
     Args:
         params: parameters or parameter groups, as for any torch optimizer.
         lr, betas, eps, weight_decay: Adam's. ``betas[1]`` is the decay of the metric's averages too.
-        solver: weighs the objectives; :class:`~madamoo.solvers.LS` if None.
-        metric: :class:`~madamoo.PreferenceMetric` with its defaults if None.
-        objectives, shared, head_weights, max_norm, rows, gram: as in :class:`MultiObjective`.
+        solver: weighs the objectives; :class:`~madamoo.solvers.LS` if None; a name with options works too,
+            ``"cagrad:c=0.2"``.
+        metric: :class:`~madamoo.PreferenceMetric` with its defaults; None is no metric, the baseline.
+        options: those of :class:`MultiObjective`: objectives, shared, head_weights, max_norm, rows, gram.
 
     Example:
         >>> model = torch.nn.Linear(3, 2)
@@ -47,25 +52,15 @@ class MAdam(MultiObjective):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         *,
-        solver: Solver | None = None,
-        metric: PreferenceMetric | None = None,
-        objectives: Sequence[str] | None = None,
-        shared: nn.Module | Iterable[Tensor] | None = None,
-        head_weights: str = "auto",
-        max_norm: float | None = None,
-        rows: str = "needed",
-        gram: str = "parameters",
+        solver: Solver | str | None = None,
+        metric: Metric | Literal["default"] | None = "default",
+        **options: Unpack[OptionArguments],
     ) -> None:
         super().__init__(
             _fused_adam(list(params), lr=lr, betas=betas, eps=eps, weight_decay=weight_decay),
             solver,
-            PreferenceMetric() if metric is None else metric,
-            objectives=objectives,
-            shared=shared,
-            head_weights=head_weights,
-            max_norm=max_norm,
-            rows=rows,
-            gram=gram,
+            PreferenceMetric() if isinstance(metric, str) and metric == "default" else metric,
+            **options,
         )
 
 

@@ -4,22 +4,42 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from .. import solvers
-from ..gradients import FeaturesT, LossesT, are_same, check_names, cut_at, read_losses
-from ..metric import PreferenceMetric
+from ..checks import check_vector
+from ..gradients import (
+    Cut,
+    FeaturesT,
+    Losses,
+    LossesT,
+    allow_several_backward_passes,
+    cut_at,
+    foreign,
+    full_precision,
+    read_losses,
+    read_scale,
+)
+from ..metric import Metric
 from ..solvers import Solver
-from ._backward import advance, full_precision, read_preference, read_scale, refuse, trainable, was_cleared, write
 from ._checkpoint import load_state, save_state
-from ._run import Run
+from ._options import OptionArguments, Options
+from ._run import RunState
+from ._step import NotFinite, Rooms, Step, trainable
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+MANY = 16
+"""More losses than this in a tensor without names may be those of single samples."""
 
 
 class MultiObjective(Optimizer):
@@ -27,12 +47,13 @@ class MultiObjective(Optimizer):
 
     ``backward(losses)`` differentiates the losses, lets the solver weigh them, divides the direction by the metric and
     writes the result to ``.grad``; ``step()`` is the inner optimizer's. In between, clip, log or unscale as usual.
-    Several ``backward`` before one ``step`` accumulate: losses and gradients are summed, ``.grad`` is written anew.
+    Several ``backward`` before one ``step`` accumulate: losses and gradients are summed, ``.grad`` is overwritten.
     Solver, averages and generators change in ``step`` only, so a step that is not taken leaves no trace.
 
     Args:
         optimizer: the optimizer that moves the parameters; its ``param_groups`` are this one's too.
-        solver: weighs the objectives; :class:`~madamoo.solvers.LS` if None.
+        solver: weighs the objectives; :class:`~madamoo.solvers.LS` if None. A name with options works too:
+            ``"cagrad:c=0.2"``.
         metric: divides the direction; None leaves it as it is (the baseline).
         objectives: names of all objectives, for dictionaries of losses whose first batch may lack some.
         shared: the parameters that several objectives share, or a module that holds them; the others are heads. If
@@ -54,71 +75,49 @@ class MultiObjective(Optimizer):
 
     optimizer: Optimizer
     solver: Solver
-    metric: PreferenceMetric | None
-    shared: set[Tensor] | None
-    head_weights: str
-    max_norm: float | None
-    rows: str
-    gram: str = "parameters"  # also of what was pickled before there was a choice
-    run: Run
+    metric: Metric | None
+    options: Options
+    run: RunState
 
     def __init__(
         self,
         optimizer: Optimizer,
-        solver: Solver | None = None,
-        metric: PreferenceMetric | None = None,
-        *,
-        objectives: Sequence[str] | None = None,
-        shared: nn.Module | Iterable[Tensor] | None = None,
-        head_weights: str = "auto",
-        max_norm: float | None = None,
-        rows: str = "needed",
-        gram: str = "parameters",
+        solver: Solver | str | None = None,
+        metric: Metric | None = None,
+        **options: Unpack[OptionArguments],
     ) -> None:
         if not isinstance(optimizer, Optimizer) or isinstance(optimizer, MultiObjective):
             raise TypeError(f"optimizer must be a torch optimizer, got {type(optimizer).__name__}")
-        if solver is not None and not isinstance(solver, Solver):
-            raise TypeError(f"solver must be a madamoo.solvers.Solver, got {type(solver).__name__}")
-        if metric is not None and not isinstance(metric, PreferenceMetric):
+        solver = solvers.get(solver) if isinstance(solver, str) else solvers.LS() if solver is None else solver
+        if not isinstance(solver, Solver):
+            raise TypeError(f"solver must be a madamoo.solvers.Solver or its name, got {type(solver).__name__}")
+        if metric is not None and not isinstance(metric, Metric):
             raise TypeError(f"metric must be a madamoo.PreferenceMetric, got {type(metric).__name__}")
-        if head_weights not in ("auto", "lambda"):
-            raise ValueError(f"head_weights must be 'auto' or 'lambda', got {head_weights!r}")
-        if rows not in ("needed", "all"):
-            raise ValueError(f"rows must be 'needed' or 'all', got {rows!r}")
-        if gram not in ("parameters", "features"):
-            raise ValueError(f"gram must be 'parameters' or 'features', got {gram!r}")
-        if max_norm is not None and not max_norm > 0:
-            raise ValueError(f"max_norm must be positive, got {max_norm!r}")
-        solver = solvers.LS() if solver is None else solver
-        averages_need_rows = False
-        if metric is not None:
-            estimator = metric.resolve(static=solver.static, count=2)
-            averages_need_rows = estimator not in ("collapsed", "marginal")
-        if gram == "features":
-            _check_gram_of_features(solver, metric if averages_need_rows else None, rows)
-        if _evaluates_again(optimizer) and (metric is not None or not solver.static):
+        chosen = Options.read(options, optimizer)
+        averages_need_rows = metric is not None and metric.needs_rows(static=solver.static)
+        if chosen.gram == "features":
+            _check_gram_of_features(solver, metric if averages_need_rows else None, chosen)
+        if evaluates_again(optimizer) and (metric is not None or not solver.static):
             raise ValueError(
-                f"{type(optimizer).__name__} evaluates its closure several times a step; that needs metric=None and a "
-                f"static solver, got {type(solver).__name__} and {metric!r}"
+                f"{type(optimizer).__name__} evaluates its closure several times per step; that needs metric=None and "
+                f"a static solver, got {type(solver).__name__} and {metric!r}"
             )
-        _warn_of_replicas()
-        names = None if objectives is None else check_names(objectives)
+        if metric is not None:
+            _warn_of_coupled_decay(optimizer)
+        names = chosen.objectives
+        run = RunState(count=None if names is None else len(names), names=names, ordered=names is not None)
         # The base class would make parameter groups of its own; its __setstate__ makes all the rest.
         super().__setstate__(
-            {
-                "optimizer": optimizer,
-                "solver": solver,
-                "metric": metric,
-                "shared": None if shared is None else _shared_parameters(shared, optimizer),
-                "head_weights": head_weights,
-                "max_norm": max_norm,
-                "rows": rows,
-                "gram": gram,
-                "run": Run(count=None if names is None else len(names), names=names),
-            }
+            {"optimizer": optimizer, "solver": solver, "metric": metric, "options": chosen, "run": run}
         )
-        if solver.needs_rows or rows == "all" or averages_need_rows:
+        if solver.needs_rows or chosen.rows == "all" or averages_need_rows:
             allow_several_backward_passes()
+
+    def __getattr__(self, name: str) -> Any:
+        """The options, by name."""
+        if name in _OPTIONS:
+            return getattr(self.options, name)
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
     # The groups are the inner optimizer's own list, and its load_state_dict rebinds it: so look it up each time.
     @property
@@ -145,6 +144,20 @@ class MultiObjective(Optimizer):
         return self.run.names if pending is None else pending.names
 
     @property
+    def weights_by_name(self) -> dict[str, float]:
+        """The weights of the last ``backward``, by the names of the objectives (or their numbers)."""
+        return self._by_name(self.run.weights)
+
+    @property
+    def losses_by_name(self) -> dict[str, float]:
+        """The losses of the last ``backward``, summed over micro-batches; NaN for one that it lacked."""
+        return self._by_name(self.run.losses)
+
+    def _by_name(self, vector: Tensor | None) -> dict[str, float]:
+        values = [] if vector is None else vector.tolist()
+        return dict(zip(self.objectives or map(str, range(len(values))), values, strict=False))
+
+    @property
     def skipped(self) -> int:
         """How many steps were refused because a loss or a gradient was not finite."""
         return self.run.skipped
@@ -156,6 +169,8 @@ class MultiObjective(Optimizer):
         retain_graph: bool = False,
         scaler: torch.amp.GradScaler | None = None,
         features: FeaturesT | None = None,
+        *,
+        extra: Tensor | None = None,
     ) -> None:
         """Differentiate the losses, weigh them, apply the metric, and write the result to ``.grad``.
 
@@ -165,47 +180,145 @@ class MultiObjective(Optimizer):
             preference: the preference vector of this step, for solvers that use one.
             retain_graph: keep the graph, as in :meth:`torch.Tensor.backward`.
             scaler: a GradScaler: pass the losses as they are, then call ``scaler.step(opt)`` and ``scaler.update()``.
-            features: the tensor or tensors where trunk and heads meet. With ``gram="features"`` they are needed. Else
-                the heads are differentiated first and the trunk for all objectives together (``torch.vmap``): the same
-                gradients to rounding, faster where operations are so small that calling them takes the time.
+            features: with ``gram="features"``, the tensor or tensors where trunk and heads meet.
+            extra: a scalar that is no objective, a penalty for one: its gradient joins d, with weight 1, before the
+                metric.
         """
         run = self.run
-        params = trainable(self)
-        if run.pending is not None and was_cleared(run.pending, params):
-            self._drop_pending()
-        pending = run.pending
-        if pending is not None and [*map(id, pending.params)] != [*map(id, params)]:
-            raise ValueError("the trainable parameters changed within a step: call zero_grad() first")
-        if pending is None:
-            batch = read_losses(losses, run.names, run.count)
-        else:
-            batch = read_losses(losses, pending.names, len(pending.values))
-        vector = read_preference(self, preference, batch, pending)
-        if self.metric is not None:
-            self.metric.claim(run)
-        if pending is not None and pending.failed:
+        if isinstance(preference, Tensor) and preference.requires_grad:
+            raise TypeError("backward takes all losses together: backward([loss_1, loss_2]), not backward(l1, l2)")
+        params = trainable(self.param_groups)
+        before = self._before(params)
+        batch = self._read(losses, before, extra, scaler)
+        vector = self._read_preference(preference, batch, before)
+        self._claim()
+        if batch.names is not None:
+            self.solver.name_objectives(batch.names, run.ordered)
+        if before is not None and before.failed:
             return
-        if self.gram == "features" and (features is None or pending is not None):
-            found = "none" if features is None else "a second backward() before step()"
-            raise ValueError(f"gram='features' takes one backward(losses, features=...) a step, got {found}")
-        cut = None if features is None else cut_at(features, batch, params)
+        cut = self._cut(features, batch, before, params)
         scale = read_scale(scaler, params[0].device)
         with torch.no_grad(), full_precision(params[0].device):
-            after = advance(self, pending, batch, vector, params, scale, retain_graph, cut)
-            if after.failed:
-                refuse(self, after, params, scaler)
-            else:
-                write(self, after, params, scale)
-        run.pending = after
-        if after.weights is not None:
-            run.weights = batch.like_losses(after.weights)
+            step = Step.begin(self._rooms(), before, batch, vector, params, run.layout)
+            try:
+                step.advance(batch, scale, retain_graph, cut)
+            except NotFinite:
+                self._refuse(step, scaler)
+        run.pending = step
+        run.losses = step.values
+        if step.weights is not None:
+            run.weights = batch.like_losses(step.weights)
+
+    def _rooms(self) -> Rooms:
+        run = self.run
+        return Rooms(self.solver, self.metric, self.options, self.param_groups, run.exchange, run.tell)
+
+    def _before(self, params: list[Tensor]) -> Step | None:
+        """The micro-batches before this one; gradients from elsewhere are not lost in silence."""
+        pending = self.run.pending
+        if pending is not None and pending.written.was_cleared(params):
+            self._drop_pending()
+            pending = None
+        if pending is not None and [*map(id, pending.params)] != [*map(id, params)]:
+            raise ValueError("the trainable parameters changed within a step: call zero_grad() first")
+        gradients = [p.grad for p in params if p.grad is not None]
+        lost = foreign(params) if pending is None else not pending.failed and pending.written.was_touched(gradients)
+        if lost and self.run.once("foreign gradients"):
+            warnings.warn(
+                "the gradients that are in .grad before opt.backward(losses) are overwritten: give what they are of as "
+                "one more objective, or as opt.backward(losses, extra=penalty)",
+                stacklevel=3,
+            )
+        return pending
+
+    def _read(
+        self, losses: LossesT, before: Step | None, extra: Tensor | None, scaler: torch.amp.GradScaler | None
+    ) -> Losses:
+        run = self.run
+        names, count = (run.names, run.count) if before is None else (before.names, len(before.values))
+        batch = read_losses(losses, names, count, extra=extra)
+        factor = batch.scaled_by() if scaler is None else None
+        if factor is not None:
+            raise ValueError(
+                f"the losses look scaled by a GradScaler, by {factor:g}: pass them as they are, and "
+                "opt.backward(losses, scaler=scaler)"
+            )
+        if count is None and isinstance(losses, Tensor) and len(batch.roots) > MANY and run.once("many"):
+            warnings.warn(
+                f"losses has shape {tuple(losses.shape)}: are these {len(batch.roots)} objectives? If they are the "
+                "losses of single samples, give their mean",
+                stacklevel=3,
+            )
+        return batch
+
+    def _read_preference(self, preference: Any, batch: Losses, before: Step | None) -> Tensor | None:
+        if preference is None:
+            return None if before is None else before.preference
+        if not self.solver.uses_preference:
+            raise ValueError(f"{type(self.solver).__name__} takes no preference; use solvers.Preference, for one")
+        if isinstance(preference, Mapping):
+            if batch.names is None or set(preference) != set(batch.names):
+                raise ValueError(f"preference must name the objectives {batch.names}, got {sorted(preference)}")
+            preference = [preference[name] for name in batch.names]
+        vector = check_vector("preference", preference, len(batch.roots))
+        if before is not None and (before.preference is None or not torch.equal(vector, before.preference)):
+            raise ValueError("preference must be the same in every micro-batch of a step")
+        return vector
+
+    def _cut(self, features: FeaturesT | None, batch: Losses, before: Step | None, params: list[Tensor]) -> Cut | None:
+        if self.options.gram != "features":
+            if features is not None:
+                raise ValueError("features are for an optimizer built with gram='features'")
+            return None
+        if features is None or before is not None:
+            found = "none" if features is None else "a second backward() before step()"
+            raise ValueError(f"gram='features' takes one backward(losses, features=...) per step, got {found}")
+        return cut_at(features, batch, params)
+
+    def _claim(self) -> None:
+        """Solver and metric belong to one optimizer: in two, each would have half of the steps, and the other's."""
+        for thing in (self.solver, self.metric):
+            owner = getattr(thing, "_owner", None)
+            if owner is not None and owner() is not None and owner() is not self.run:
+                raise ValueError(f"this {type(thing).__name__} is in use by another optimizer: build one for each")
+            if thing is not None and owner is None:
+                object.__setattr__(thing, "_owner", Owner(self.run))
+
+    def _refuse(self, step: Step, scaler: torch.amp.GradScaler | None) -> None:
+        """A loss, a gradient or a weight is not finite: no step."""
+        scaled = scaler is not None and scaler.is_enabled()
+        self.run.skipped += 1
+        step.refuse(scaled)
+        if not scaled and self.run.once("skipped"):
+            warnings.warn(
+                "a loss, a gradient or a weight is not finite, or too large to square: such steps are skipped, and "
+                "opt.skipped counts them",
+                stacklevel=3,
+            )
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Let the inner optimizer move the parameters, and keep what ``backward`` computed.
 
         A step that ``backward`` refused does nothing. Without a ``backward``, this is the inner optimizer's step.
         """
-        if _evaluates_again(self.optimizer):
+        arguments: tuple[Any, Any] = (self, closure), {}
+        for before in self._optimizer_step_pre_hooks.values():
+            arguments = cast(Any, before(self, *arguments)) or arguments
+        result = self._step(*arguments[0][1:], **arguments[1])
+        for after in self._optimizer_step_post_hooks.values():
+            after(self, *arguments)
+        return result
+
+    # torch wraps step() in its hooks, the global ones too, which the inner optimizer's step() calls already.
+    step.hooked = True  # type: ignore[attr-defined]
+
+    def _step(self, closure: Callable[[], Any] | None = None) -> Any:
+        if evaluates_again(self.optimizer):
+            if closure is None:
+                raise TypeError(
+                    f"{type(self.optimizer).__name__} evaluates the losses several times per step: "
+                    "opt.step(closure), where the closure calls opt.zero_grad() and opt.backward(losses)"
+                )
             result = cast(Any, self.optimizer.step)(closure)
             self._commit()
             return result
@@ -217,11 +330,25 @@ class MultiObjective(Optimizer):
         if pending is not None and pending.failed:
             self._drop_pending()
             return result
-        if pending is not None and was_cleared(pending, pending.params):
+        if pending is not None and pending.written.was_cleared(pending.params):
             self._drop_pending()
+        elif (
+            pending is None
+            and self.run.weights is None
+            and foreign(p for group in self.param_groups for p in group["params"])
+        ):
+            self._warn_of_plain_backward()
         self.optimizer.step()
         self._commit()
         return result
+
+    def _warn_of_plain_backward(self) -> None:
+        if self.run.once("plain backward"):
+            warnings.warn(
+                f"step() without opt.backward(losses): this is plain {type(self.optimizer).__name__}, on gradients "
+                "from elsewhere. Replace `loss.backward()` by `opt.backward([loss_1, loss_2, ...])`",
+                stacklevel=4,
+            )
 
     def observe(self, losses: LossesT) -> None:
         """Show the solver the losses of the same batch after the step; some (FAMO) learn from the change.
@@ -252,7 +379,11 @@ class MultiObjective(Optimizer):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what :meth:`state_dict` gave; a state that does not fit is refused whole, with the reason."""
+        """Load what :meth:`state_dict` gave; a state that does not fit is refused whole, with the reason.
+
+        Options of solver, metric and optimizer have to be those that the state was made with: its averages and weights
+        depend on them. To go on with others on purpose, delete ``state_dict["multi_objective"]["options"]``.
+        """
         state_dict = dict(state_dict)
         for before in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = before(self, state_dict) or state_dict
@@ -261,7 +392,7 @@ class MultiObjective(Optimizer):
             after(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("optimizer", "solver", "metric", "shared", "head_weights", "max_norm", "rows", "gram")
+        names = ("optimizer", "solver", "metric", "options")
         return {**{name: self.__dict__[name] for name in names}, "run": replace(self.run, pending=None, probes=())}
 
     def __repr__(self) -> str:
@@ -273,41 +404,48 @@ class MultiObjective(Optimizer):
 
     def _commit(self) -> None:
         """The step is taken: what was pending becomes part of the run."""
-        run, pending = self.run, self.run.pending
+        pending = self.run.pending
         self._drop_pending()
-        if pending is None or pending.failed:
-            return
-        run.count, run.names = len(pending.values), pending.names
-        if len(pending.present) == run.count:
-            run.opaque = pending.opaque
-        run.reach.update(pending.reach)
-        for rows in pending.rows:
-            if not are_same(run.blocks.get(rows.params[0], ()), rows.params):
-                run.blocks.update(dict.fromkeys(rows.params, rows.params))
-        if pending.solver is not None and pending.solver is not self.solver:
-            self.solver.load_state_dict(pending.solver.state_dict())
-        metric, measurement = self.metric, pending.measurement
-        if metric is not None and measurement is not None:
-            assert pending.weights is not None
-            with torch.no_grad(), full_precision(pending.params[0].device):
-                metric.begin_update(measurement)
-                for x, beta in pending.directions:
-                    metric.update(x, beta, measurement)
-                metric.end_update(measurement, pending.weights.tolist(), pending.present)
-        run.tell("commit")
+        if pending is not None and not pending.failed:
+            self.run.commit(pending)
 
 
-def _warn_of_replicas() -> None:
-    started = torch.distributed.is_available() and torch.distributed.is_initialized()
-    if started and (processes := torch.distributed.get_world_size()) > 1:
+_OPTIONS = frozenset(f.name for f in fields(Options))
+
+
+class Owner:
+    """A weak reference to who uses a solver or a metric; a copy of either is free."""
+
+    def __init__(self, owner: object) -> None:
+        self.owner = weakref.ref(owner)
+
+    def __call__(self) -> object:
+        return self.owner()
+
+    def __reduce__(self) -> Any:
+        return _nobody, ()
+
+
+def _nobody() -> None:
+    return None
+
+
+def _warn_of_coupled_decay(optimizer: Optimizer) -> None:
+    coupled = [group for group in optimizer.param_groups if group.get("weight_decay")]
+    decoupled = isinstance(optimizer, torch.optim.AdamW) or optimizer.defaults.get("decoupled_weight_decay")
+    ours = type(optimizer).__module__.startswith("torch.optim")
+    if coupled and ours and not decoupled and not isinstance(optimizer, _DECOUPLED):
         warnings.warn(
-            f"torch.distributed has {processes} processes, and gradients are not averaged between them: replicas of a "
-            "model (DistributedDataParallel, FSDP) drift apart",
+            f"{type(optimizer).__name__} adds weight_decay={coupled[0]['weight_decay']} times the parameter to the "
+            "gradient, which the metric has made of order 1: use decoupled decay, as in AdamW",
             stacklevel=3,
         )
 
 
-def _check_gram_of_features(solver: Solver, metric: PreferenceMetric | None, rows: str) -> None:
+_DECOUPLED = tuple(getattr(torch.optim, name) for name in ("Adafactor", "Muon") if hasattr(torch.optim, name))
+
+
+def _check_gram_of_features(solver: Solver, metric: Metric | None, options: Options) -> None:
     """Refuse what needs the trunk's gradient of each objective; ``metric`` is one that does."""
     name = type(solver).__name__
     if not solver.needs_gram or solver.per_coordinate:
@@ -317,21 +455,12 @@ def _check_gram_of_features(solver: Solver, metric: PreferenceMetric | None, row
             f"gram='features' has no gradients of the trunk by objective, which {metric!r} needs: use metric=None, "
             "PreferenceMetric('marginal'), or gram='parameters'"
         )
-    if rows == "all":
+    if options.rows == "all":
         raise ValueError("gram='features' has no gradients of the trunk by objective: rows must be 'needed', got 'all'")
 
 
-def _shared_parameters(shared: nn.Module | Iterable[Tensor], optimizer: Optimizer) -> set[Tensor]:
-    if isinstance(shared, Tensor):
-        raise TypeError("shared must be a module or an iterable of parameters, got one tensor: give [tensor]")
-    result = set(shared.parameters() if isinstance(shared, nn.Module) else shared)
-    if not any(p in result for group in optimizer.param_groups for p in group["params"]):
-        raise ValueError("shared holds no parameter of the optimizer")
-    return result
-
-
-def _evaluates_again(optimizer: Optimizer) -> bool:
-    """Whether the optimizer cannot do without a closure, as L-BFGS, which calls it several times a step."""
+def evaluates_again(optimizer: Optimizer) -> bool:
+    """Whether the optimizer cannot do without a closure, as L-BFGS, which calls it several times per step."""
     return _needs_closure(type(optimizer).step)
 
 
@@ -339,10 +468,3 @@ def _evaluates_again(optimizer: Optimizer) -> bool:
 def _needs_closure(step: Callable[..., Any]) -> bool:
     closure = inspect.signature(step).parameters.get("closure")
     return closure is not None and closure.default is inspect.Parameter.empty
-
-
-def allow_several_backward_passes() -> None:
-    """Models compiled from now on keep what a second backward pass needs; by default they give it away in the first."""
-    import torch._functorch.config
-
-    torch._functorch.config.donated_buffer = False

@@ -6,7 +6,7 @@ needs torch and numpy only.
 
 from ._conditioned import Conditioned
 from ._cosmos import COSMOS
-from ._drawing import draw_fronts
+from ._drawing import draw_fronts, front_figure, single_point
 from ._fronts import Front, evaluate
 from ._hypernetwork import PHN
 from ._indicators import hypervolume, igd_plus, monotonicity, non_dominated, spacing, uniformity
@@ -38,6 +38,7 @@ __all__ = [
     "Uniform",
     "draw_fronts",
     "evaluate",
+    "front_figure",
     "hypervolume",
     "igd_plus",
     "lattice",
@@ -45,6 +46,7 @@ __all__ = [
     "monotonicity",
     "non_dominated",
     "rays",
+    "single_point",
     "spacing",
     "uniformity",
 ]

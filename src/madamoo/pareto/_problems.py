@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import jacrev, vmap
 
-from ..solvers._checks import check_positive, check_vector
+from ..checks import check_positive, check_vector
 from ._preferences import as_doubles, check_count, grid, normalise, rays
 
 

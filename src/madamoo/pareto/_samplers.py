@@ -1,4 +1,4 @@
-"""Preference vectors for training: each sampler is called once a step and gives the rays of that step."""
+"""Preference vectors for training: each sampler is called once per step and gives the rays of that step."""
 
 from __future__ import annotations
 

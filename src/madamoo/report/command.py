@@ -20,8 +20,9 @@ def report(
     compare: Annotated[bool, typer.Option("--compare", help="Put two runs side by side.")] = False,
 ) -> None:
     """Write one HTML page on a run, on a folder of runs, or on two runs side by side; it needs no network."""
+    from madamoo.presentation.page import write_page
+
     from .make import make_page
-    from .page import write_page
     from .reading import Unreadable
 
     if len(runs) != (2 if compare else 1):

@@ -7,22 +7,13 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from madamoo.diagnostics import summary
-from madamoo.diagnostics._measure import METRICS
-from madamoo.diagnostics._sinks import Row
+from madamoo.diagnostics import METRICS, Row, summary
+from madamoo.presentation import style
+from madamoo.presentation.page import Panels, Section
+from madamoo.presentation.plots import Figure, Group, Series, binned, curves, dots, heat_maps, hue, panels
+from madamoo.presentation.style import METRIC_HUES, dash
+from madamoo.presentation.tables import Cell, Table, number, share
 
-from .figures import Series, binned, curves, dash, dots, heat_map, hue
-from .page import Figure, Number, Panels, Section, Table
-from .words import percent
-
-LABELS = {
-    "euclidean": "Euclidean",
-    "adam": "Adam's metric",
-    "preference": "Preference-conditioned",
-    "realised": "The step taken",
-}
-SHORT = {"euclidean": "Euclidean", "adam": "Adam's", "preference": "preference", "realised": "step taken"}
-HUES = {"euclidean": 6, "adam": 1, "preference": 0, "realised": 2}
 Rows = Sequence[Row]
 
 
@@ -48,15 +39,10 @@ def _titled(title: str, name: str, runs: Mapping[str, Rows]) -> str:
 
 def conflict(runs: Mapping[str, Rows]) -> Section:
     """Cosines between the objectives' gradients, and how often they are negative."""
-    maps = [
-        heat_map(
-            _titled("Mean cosine between gradients", name, runs),
-            names_of(rows),
-            mean_cosines(rows),
-            "Blue agrees, orange conflicts.",
-        )
-        for name, rows in runs.items()
-    ]
+    maps = heat_maps(
+        {_titled("Mean cosine between gradients", n, runs): (names_of(r), mean_cosines(r)) for n, r in runs.items()},
+        "Blue agrees, orange conflicts.",
+    )
     lines = [
         Series(name, *binned(steps_of(rows), [row["conflict_rate"] for row in rows]), hue(k, len(runs)))
         for k, (name, rows) in enumerate(runs.items())
@@ -86,21 +72,23 @@ def mean_cosines(rows: Rows) -> list[list[float | None]]:
 
 def effects(runs: Mapping[str, Rows]) -> Section:
     """What the step under each metric does to each objective, to first order."""
-    panels = []
-    for metric in METRICS:
-        for name, rows in runs.items():
-            series = [s for k, n in enumerate(names_of(rows)) for s in _alignment(rows, metric, n, k)]
-            if series:
-                panels.append(
-                    curves(_titled(LABELS[metric], name, runs), series, "step", "cosine", zero=True, height=300)
-                )
+    parts = {
+        _titled(f"{_named(metric)}", name, runs): [
+            s for k, objective in enumerate(names_of(rows)) for s in _alignment(rows, metric, objective, k)
+        ]
+        for metric in METRICS
+        for name, rows in runs.items()
+    }
+    known = {heading: series for heading, series in parts.items() if series}
     text = (
         "The effect of a step on an objective, as the cosine between its gradient and the step: above zero the step "
         "improves the objective, below zero it makes it worse. The direction is the same in all panels; only the "
         "metric that divides it differs. The step taken has momentum and learning rate in it. Lines are means over "
-        "stretches of the run, and each dot is a measured step that makes an objective worse."
+        "stretches of the run, and each dot is a measured step that makes an objective worse. All panels "
+        "have one scale."
     )
-    return Section("Signed effects", [text, Panels(panels)] if panels else [])
+    shown = panels(known, "step", "cosine", zero=True, height=300)
+    return Section("Signed effects", [text, Panels(shown)] if shown else [])
 
 
 def _alignment(rows: Rows, metric: str, name: str, index: int) -> list[Series]:
@@ -122,31 +110,35 @@ def flips(runs: Mapping[str, Rows]) -> Section:
         "A metric flips an objective when the direction would improve it and the step under the metric makes it "
         "worse. Rates are shares of the measured steps in which the direction improves the objective."
     )
-    panels: list[Figure] = []
-    for name, rows in runs.items():
-        series = [
-            Series(LABELS[m], *binned(steps_of(rows), [_share(row["flips"][m]) for row in rows]), HUES[m])
+    over = {
+        _titled("Flip rate over the run", name, runs): [
+            Series(_named(m), *binned(steps_of(rows), [_share(row["flips"][m]) for row in rows]), METRIC_HUES[m])
             for m in metrics
         ]
-        series = [s for s in series if any(v is not None for v in s.y)]
-        if series:
-            panels.append(
-                curves(_titled("Flip rate over the run", name, runs), series, "step", "flipped", percent=True)
-            )
-    if len(runs) == 1:
-        ((_, found),) = facts.items()
-        groups = [(LABELS[m], HUES[m], [found["flip_rate"][m][n] for n in found["objectives"]]) for m in metrics]
-        panels.append(dots("Flip rate by objective", groups, found["objectives"], "flipped", percent=True))
-    else:
-        names = list(dict.fromkeys(n for f in facts.values() for n in f["objectives"]))
-        for m in metrics:
-            pairs = [
-                (name, hue(k, 2), [f["flip_rate"][m].get(n) for n in names])
-                for k, (name, f) in enumerate(facts.items())
-            ]
-            panels.append(dots(f"Flip rate by objective: {LABELS[m]}", pairs, names, "flipped", percent=True))
+        for name, rows in runs.items()
+    }
+    known = {heading: [s for s in series if s.known] for heading, series in over.items()}
+    shown = panels({heading: series for heading, series in known.items() if series}, "step", "flipped", percent=True)
     tables = [by_objective(_titled("By objective", name, runs), facts[name], metrics) for name in runs]
-    return Section("Sign flips", [text, Panels(panels), *tables])
+    return Section("Sign flips", [text, Panels([*shown, *_flip_dots(facts, metrics)]), *tables])
+
+
+def _flip_dots(facts: Mapping[str, Mapping[str, Any]], metrics: Sequence[str]) -> list[Figure]:
+    """Flip rates by objective: the metrics of one run beside each other, or a figure per metric with both runs."""
+    names = list(dict.fromkeys(n for found in facts.values() for n in found["objectives"]))
+    by_metric = {
+        m: [Group(run, hue(k, len(facts)), [f["flip_rate"][m].get(n) for n in names])
+            for k, (run, f) in enumerate(facts.items())]
+        for m in metrics
+    }  # fmt: skip
+    if len(facts) == 1:
+        groups = [Group(_named(m), METRIC_HUES[m], group.values) for m, (group,) in by_metric.items()]
+        return [dots("Flip rate by objective", groups, names, "flipped", percent=True)]
+    every = [group for groups in by_metric.values() for group in groups]
+    return [
+        dots(f"Flip rate by objective: {_named(m)}", groups, names, "flipped", percent=True, within=every)
+        for m, groups in by_metric.items()
+    ]
 
 
 def _share(flipped: Mapping[str, bool | None] | None) -> float | None:
@@ -156,13 +148,18 @@ def _share(flipped: Mapping[str, bool | None] | None) -> float | None:
 
 def by_objective(title: str, facts: Mapping[str, Any], metrics: Sequence[str]) -> Table:
     shown = [m for m in METRICS if any(x is not None for x in facts["alignment"][m].values())]
-    header = ["objective", "weight", *(f"flipped:\n{SHORT[m]}" for m in metrics)]
-    header += [f"cosine:\n{SHORT[m]}" for m in shown]
+    short = {m: name.replace("-", "-\n") for m, name in style.METRICS.items()}
+    header = [
+        "objective",
+        "weight",
+        *(f"flipped:\n{short[m]}" for m in metrics),
+        *(f"cosine:\n{short[m]}" for m in shown),
+    ]
     rows = [
         [
             name,
             facts["weights"][name],
-            *(Number(facts["flip_rate"][m][name], percent(facts["flip_rate"][m][name])) for m in metrics),
+            *(share(facts["flip_rate"][m][name]) for m in metrics),
             *(facts["alignment"][m][name] for m in shown),
         ]
         for name in facts["objectives"]
@@ -178,67 +175,62 @@ def curvature(runs: Mapping[str, Rows]) -> Section:
         away = [_exp((row["marginalisation"] or {}).get("log_distance")) for row in rows]
         factor.append(Series(name, steps, away, hue(k, len(runs))))
         for m in ("adam", "preference"):
-            label, tint = (LABELS[m], HUES[m]) if len(runs) == 1 else (f"{SHORT[m]}, {name}", hue(k, 2))
-            style = "dash" if m == "adam" and len(runs) > 1 else "solid"
-            conditions.append(Series(label, steps, [row["spread"][m] for row in rows], tint, style))
+            label, tint = (_named(m), METRIC_HUES[m]) if len(runs) == 1 else (f"{style.METRICS[m]}, {name}", hue(k, 2))
+            stroke = "dash" if m == "adam" and len(runs) > 1 else "solid"
+            conditions.append(Series(label, steps, [row["spread"][m] for row in rows], tint, stroke))
         floors.append(Series(name, steps, [row["floored"] for row in rows], hue(k, len(runs))))
-    found = [
-        curves(
+    shown = []
+    figures: list[tuple[str, list[Series], str, str, dict[str, Any]]] = [
+        (
             "Adam's second moment against the curvature",
             factor,
-            "step",
             "factor",
-            caption="The mean factor between the average of d² and the curvature at the preference of the step, over "
-            "all coordinates; 1 is agreement.",
+            "The mean factor between the average of d² and the curvature at the preference of the step, over all "
+            "coordinates; 1 is agreement.",
+            {},
         ),
-        curves(
+        (
             "Spread of the metric",
             conditions,
-            "step",
             "99th by 1st percentile",
-            caption="Of the entries of each metric. The larger, the easier it flips a sign.",
-            log=True,
+            "Of the entries of each metric. The larger, the easier it flips a sign.",
+            {"log": True},
         ),
-        curves(
+        (
             "At the floor",
-            floors,
-            "step",
+            floors if any(y for s in floors for y in s.y) else [],  # the words say so; an empty figure says no more
             "coordinates",
-            caption="Share of coordinates whose curvature is at its floor, (1 − β) d².",
-            percent=True,
+            "Share of coordinates whose curvature is at its floor, (1 − β) d².",
+            {"percent": True},
         ),
     ]
-    if not any(y for s in floors for y in s.y):  # the words say so; an empty figure says no more
-        found.pop()
-    kept = [f for f in found if any(y is not None for trace in f.data for y in trace["y"])]
-    for figure in kept:  # a run of which nothing is known has no place in the legend
-        for trace in figure.data:
-            if isinstance(trace, dict) and all(y is None for y in trace["y"]):
-                trace["showlegend"] = False
-    return Section("Curvature", [Panels(kept)] if kept else [])
+    for title, series, unit, caption, options in figures:
+        known = [s for s in series if s.known]
+        if known:
+            shown.append(curves(title, known, "step", unit, caption=caption, **options))
+    return Section("Curvature", [Panels(shown)] if shown else [])
+
+
+def _named(metric: str) -> str:
+    """A metric as a heading."""
+    text = style.METRICS[metric]
+    return {"adam": "Adam's metric", "realised": "The step taken"}.get(metric, text[0].upper() + text[1:])
 
 
 def _exp(value: float | None) -> float | None:
     return None if value is None else math.exp(min(value, 700.0))
 
 
-def facts_table(rows: Rows) -> list[tuple[str, Number]]:
-    """The facts that are one number a run, for a table of runs."""
+def facts_table(rows: Rows) -> list[tuple[str, Cell]]:
+    """The facts that are one number per run, for a table of runs."""
     f = summary(rows)
-
-    def rate(value: float | None) -> Number:
-        return Number(value, percent(value))
-
-    def number(value: float | None) -> Number:
-        return Number(value, "" if value is None else f"{value:.3g}")
-
     return [
-        ("conflict rate", rate(f["conflict_rate"])),
-        ("against an objective: Euclidean", rate(f["against"]["euclidean"])),
-        *((f"flipped: {LABELS[m]}", rate(f["flip_rates"][m])) for m in METRICS[1:]),
-        ("weights moved, row to row", rate(f["weights_moved"])),
+        ("conflict rate", share(f["conflict_rate"])),
+        ("against an objective: Euclidean", share(f["against"]["euclidean"])),
+        *((f"flipped: {style.METRICS[m]}", share(f["flip_rates"][m])) for m in METRICS[1:]),
+        ("weights moved, row to row", share(f["weights_moved"])),
         ("second moment off curvature, factor", number(_exp(f["log_distance"]))),
-        ("condition number: Adam's metric", number(f["condition"]["adam"])),
-        ("condition number: Preference-conditioned", number(f["condition"]["preference"])),
-        ("at the floor", rate(f["floored"])),
+        ("condition number: Adam's", number(f["condition"]["adam"])),
+        ("condition number: preference-conditioned", number(f["condition"]["preference"])),
+        ("at the floor", share(f["floored"])),
     ]

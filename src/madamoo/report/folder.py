@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from madamoo import diagnostics
+from madamoo.presentation.page import Block, Notes, Page, Panels, Points, Section, Verdict
+from madamoo.presentation.plots import Figure, Group, Series, dots, panels
+from madamoo.presentation.style import HUES, RATES, counted, interval, listed, optimizer_name, percent
+from madamoo.presentation.tables import Cell, Table, Value, number
+
 from . import diagnosis
-from .figures import Series, curves, dots
-from .page import Block, Figure, Notes, Number, Page, Panels, Points, Section, Table, Value
-from .reading import Run, Source
+from .reading import ReadRun, Source
 from .single import front_blocks
-from .words import about_folder, count, optimizer_name
+from .words import about_folder
 
 PANELS = 12  # figures of loss curves at most
 FRONTS = 6
-COLOURS = {"adam": 1, "marginal": 2, "madam": 0}
 
 
 def page_of(source: Source) -> Page:
     records = [run.record for run in source.runs if run.record is not None]
     name = source.path.resolve().name
     if not records:
-        return Page(name, f"{count(len(source.runs), 'diagnosed run')}.", _of_probes(source))
-    gains, findings, problems = gain_blocks(records)
-    notes = [*source.notes, *problems]
-    intro: list[Block] = [about_folder(records), *([Points(findings)] if findings else [])]
+        return Page(name, f"{counted(len(source.runs), 'diagnosed run')}.", _of_probes(source))
+    found = Gains(records)
+    notes = [*source.notes, *found.problems]
+    intro: list[Block] = [about_folder(records), *([Points(found.findings)] if found.findings else [])]
     if notes:
         intro.append(Notes(notes))
-    lead = f"{count(len(records), 'run')} that ended."
+    intro.append(found.verdict())
+    lead = f"{counted(len(records), 'run')} that ended."
     return Page(
         name,
         lead,
         [
             Section("Summary", intro),
-            Section("Gains", gains),
+            Section("Gains", found.blocks),
             Section("Runs", run_tables(records)),
             Section("Losses", loss_blocks(records)),
             Section("Pareto fronts", fronts(source.runs)),
@@ -51,80 +54,128 @@ def _some(table: Table | None) -> list[Block]:
 def _of_probes(source: Source) -> list[Section]:
     """Several records of probes, and no lab."""
     notes = [*source.notes, *(f"{run.name}: {note}" for run in source.runs for note in run.notes)]
-    panels = []
+    shown: list[Figure] = []
     for name in list(dict.fromkeys(n for run in source.runs for n in run.objectives))[:PANELS]:
         series = [
             Series(run.name, diagnosis.steps_of(run.rows), [row["losses"].get(name) for row in run.rows], k)
             for k, run in enumerate(source.runs)
             if name in run.objectives
         ]
-        panels.append(curves(name, series, "step", "loss", height=280))
+        shown += panels({name: series}, "step", "loss", height=280)
     return [
-        Section("Summary", [*_some(diagnosis_table(source.runs)), *([Notes(notes)] if notes else [])]),
-        Section("Losses", [Panels(panels)]),
+        Section(
+            "Summary",
+            [*_some(diagnosis_table(source.runs)), *([Notes(notes)] if notes else []), _verdict_of_probes(source.runs)],
+        ),
+        Section("Losses", [Panels(shown)]),
     ]
 
 
-def gain_blocks(records: Sequence[Mapping[str, Any]]) -> tuple[list[Block], list[str], list[str]]:
-    """Figure and table of what MAdam gains; the same in words; and of what nothing can be said."""
-    from madamoo.bench._render import TITLES
-    from madamoo.bench._summary import counts, in_words, summarise
+def _verdict_of_probes(runs: Sequence[ReadRun]) -> Verdict:
+    """Which run's steps keep most of what their directions promise; advice with the runs that it is for."""
+    facts = {run.name: diagnostics.summary(run.rows) for run in runs}
+    rates = {name: f["flip_rates"]["realised"] for name, f in facts.items()}
+    known = {name: rate for name, rate in rates.items() if rate is not None}
+    text = "Nothing is known of the steps that were taken."
+    if known:
+        low, high = min(known, key=lambda n: known[n]), max(known, key=lambda n: known[n])
+        text = (
+            f"Of the improvements that the direction promises, the steps of {low} flip fewest ({percent(known[low])}), "
+            f"those of {high} most ({percent(known[high])})."
+        )
+    advice: dict[str, list[str]] = {}
+    for name, found in facts.items():
+        for line in diagnostics.verdict(found)[1]:
+            advice.setdefault(line, []).append(name)
+    return Verdict(text, [f"{line} ({listed(names)})" for line, names in advice.items()])
 
-    blocks: list[Block] = []
-    findings: list[str] = []
-    problems: list[str] = []
-    by_benchmark: dict[str, list[Any]] = {}
-    for record in records:
-        by_benchmark.setdefault(record["config"]["benchmark"], []).append(record)
-    for rate in ("best", "equal"):
-        cells = []
-        for name, some in by_benchmark.items():
-            with told(problems, f"no gains on {name}"):
-                cells += summarise(some, rate)
-        if not cells:
-            continue
-        baselines = (("Adam", [c.over_adam for c in cells]), ("Adam twice", [c.over_control for c in cells]))
-        findings += [f"{TITLES[rate].capitalize()}. {in_words(name, counts(g))}" for name, g in baselines if any(g)]
-        names = [f"{c.benchmark}, {c.solver}" if len(by_benchmark) > 1 else c.solver for c in cells]
-        groups = [
-            (f"over {name}", k, [None if g is None else g.mean for g in found])
-            for k, (name, found) in enumerate(baselines)
-        ]
-        spans = [[None if g is None else (g.low, g.high) for g in found] for _, found in baselines]
-        caption = f"Mean over paired seeds with its 95 % interval, {TITLES[rate]}."
+
+class Gains:
+    """What MAdam gains: figures and tables, the same in words, and of what nothing can be said."""
+
+    def __init__(self, records: Sequence[dict[str, Any]]) -> None:
+        from . import lab
+
+        self.blocks: list[Block] = []
+        self.findings: list[str] = []
+        self.problems: list[str] = []
+        self.counts: dict[str, dict[str, Any]] = {}  # by baseline, each at its best rate
+        by_benchmark: dict[str, list[dict[str, Any]]] = {}
+        for record in records:
+            by_benchmark.setdefault(record["config"]["benchmark"], []).append(record)
+        # A record must not make us run its author's file: only benchmarks of the package are known.
+        for name in [name for name in by_benchmark if name not in lab.available()]:
+            self.problems.append(f"no gains on {name}: it is a benchmark of its author's, whose code is not run")
+            del by_benchmark[name]
+        for rate in ("best", "equal"):
+            cells = []
+            for name, some in by_benchmark.items():
+                try:
+                    cells += lab.summarise(some, rate)
+                except (ValueError, OSError, KeyError, TypeError, ArithmeticError) as error:
+                    self.problems.append(f"no gains on {name}: {error}")
+            if cells:
+                self._add(cells, rate, len(by_benchmark) > 1)
+        self.problems = list(dict.fromkeys(self.problems))
+
+    def _add(self, cells: Sequence[Any], rate: str, several: bool) -> None:
+        from . import lab
+
+        baselines = {"Adam": [c.over_adam for c in cells], "control": [c.over_control for c in cells]}
+        for name, found in baselines.items():
+            said = "the control (marginal)" if name == "control" else name
+            counts = lab.counts(found)
+            if counts["cells"]:
+                self.findings.append(f"{RATES[rate].capitalize()}. {lab.in_words(said, counts)}")
+                self.counts.setdefault(name, counts)
+        names = [f"{c.benchmark}, {c.solver}" if several else c.solver for c in cells]
+        groups = [Group.of_intervals(f"over {name}", k, found) for k, (name, found) in enumerate(baselines.items())]
+        caption = f"Mean over paired seeds with its 95 % interval, {RATES[rate]}."
         heading = "Per cent of the error that is gone with MAdam"
-        blocks.append(dots(heading, groups, names, "per cent", caption=caption, spans=spans, zero=True))
+        self.blocks.append(dots(heading, groups, names, "per cent", caption=caption, zero=True))
         rows: list[Sequence[Value]] = [
-            [name, _gain(c.over_adam), _gain(c.over_control), _moved(c.moved), c.seeds]
+            [name, _gain(c.over_adam), _gain(c.over_control), number(c.moved, ".3f"), c.seeds]
             for name, c in zip(names, cells, strict=True)
         ]
-        header = ["solver", "over Adam, %", "over Adam twice, %", "weights moved", "seeds"]
-        blocks.append(Table(f"Gains, {TITLES[rate]}", header, rows, caption))
-    return blocks, findings, list(dict.fromkeys(problems))
+        header = ["solver", "over Adam, %", "over control, %", "weights moved", "seeds"]
+        self.blocks.append(Table(f"Gains, {RATES[rate]}", header, rows, caption))
+
+    def verdict(self) -> Verdict:
+        """Whether MAdam pays here, and whether the preference is the reason."""
+        adam, control = self.counts.get("Adam"), self.counts.get("control")
+        if adam is None:
+            advice = "Run Adam and MAdam with the same solver on the same seeds to have them compared."
+            return Verdict("There are no pairs of Adam and MAdam to compare.", [advice])
+        text = f"MAdam is {_judged(adam)} Adam (mean gain {adam['mean_gain']:+.1f} %)"
+        if control is None:
+            return Verdict(f"{text}.", ["Run the control too (--optimizers adam,madam,marginal): only what beats it is "
+                                        "due to the preference."])  # fmt: skip
+        text += f", and {_judged(control)} the control (mean gain {control['mean_gain']:+.1f} %)."
+        if adam["significantly_better"] and not control["significantly_better"]:
+            text += " What it gains over Adam the control gains too: it is not due to the preference."
+            return Verdict(text, ["Take the control, which needs one backward pass per step, unless weights jump."])
+        if not adam["significantly_better"] and not adam["significantly_worse"]:
+            return Verdict(text, ["More seeds would tell more: none of the differences to Adam is beyond chance."])
+        return Verdict(text, ["Choose solver by solver: take MAdam where both intervals below are above zero."])
 
 
-@contextmanager
-def told(problems: list[str], what: str) -> Iterator[None]:
-    """A benchmark that cannot be summarised, a user's file that is gone, say, does not cost the page."""
-    try:
-        yield
-    except (ValueError, OSError, KeyError, ZeroDivisionError) as error:
-        problems.append(f"{what}: {error}")
+def _judged(counts: Mapping[str, Any]) -> str:
+    better, worse = counts["significantly_better"], counts["significantly_worse"]
+    if better and not worse:
+        return f"beyond chance better in {better} of {counted(counts['cells'], 'cell')} than"
+    if worse and not better:
+        return f"beyond chance worse in {worse} of {counted(counts['cells'], 'cell')} than"
+    if better and worse:
+        return f"beyond chance better in {better} and worse in {worse} of {counted(counts['cells'], 'cell')} than"
+    return "level within chance with"
 
 
-def _gain(gain: Any) -> Number:
-    if gain is None:
-        return Number(None, "")
-    spread = "" if gain.low is None else f" [{gain.low:+.1f}, {gain.high:+.1f}]"
-    return Number(gain.mean, f"{gain.mean:+.1f}{spread}")
-
-
-def _moved(value: float | None) -> Number:
-    return Number(value, "" if value is None else f"{value:.3f}")
+def _gain(gain: Any) -> Cell:
+    return Cell("") if gain is None else Cell(interval(gain.mean, gain.low, gain.high), value=gain.mean)
 
 
 def run_tables(records: Sequence[Mapping[str, Any]]) -> list[Block]:
-    """A table a benchmark, a line a run."""
+    """One table per benchmark, one row per run."""
     blocks: list[Block] = []
     for name in sorted({record["config"]["benchmark"] for record in records}):
         mine = [record for record in records if record["config"]["benchmark"] == name]
@@ -137,13 +188,13 @@ def run_tables(records: Sequence[Mapping[str, Any]]) -> list[Block]:
             rows.append(
                 [
                     c["solver"],
-                    c["optimizer"],
-                    Number(c["lr"], f"{c['lr']:g}"),
+                    optimizer_name(c["optimizer"]),
+                    number(c["lr"], "g"),
                     c["seed"],
                     record["status"],
                     *(found.get(key) for key in metrics),
                     record.get("validation_loss"),
-                    Number(cost.get("seconds"), "" if cost.get("seconds") is None else f"{cost['seconds']:.1f}"),
+                    number(cost.get("seconds"), ".1f"),
                     record.get("steps"),
                 ]
             )
@@ -152,32 +203,40 @@ def run_tables(records: Sequence[Mapping[str, Any]]) -> list[Block]:
 
 
 def loss_blocks(records: Sequence[Mapping[str, Any]]) -> list[Block]:
-    """A panel for each benchmark and solver; a line a run, in the colour of its optimizer."""
+    """A panel per benchmark and solver, those of a benchmark on one scale; a line per run, coloured by optimizer."""
     cells: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for record in records:
         if (record.get("cost") or {}).get("curve"):
             cells.setdefault((record["config"]["benchmark"], record["config"]["solver"]), []).append(record)
-    panels: list[Figure] = []
-    benchmarks = {benchmark for benchmark, _ in cells}
     optimizers = list(dict.fromkeys(r["config"]["optimizer"] for some in cells.values() for r in some))
+    several = len({benchmark for benchmark, _ in cells}) > 1
+    groups: dict[tuple[str, bool], dict[str, list[Series]]] = {}
     for (benchmark, solver), some in list(cells.items())[:PANELS]:
         by_epoch = all(len(r["cost"]["curve"]) == r["config"]["epochs"] for r in some if r["status"] == "finished")
         series: list[Series] = []
         for optimizer in dict.fromkeys(record["config"]["optimizer"] for record in some):
             found = [r["cost"]["curve"] for r in some if r["config"]["optimizer"] == optimizer]
-            hue = COLOURS.get(optimizer, 3 + optimizers.index(optimizer))
-            series += _lines(optimizer_name(optimizer), hue, found, by_epoch)
-        heading = f"{benchmark}: {solver}" if len(benchmarks) > 1 else solver
-        axis = "epoch" if by_epoch else "seconds of training"
-        panels.append(curves(heading, series, axis, "validation loss", height=300))
-    if not panels:
+            name = optimizer_name(optimizer)
+            series += _lines(name, HUES.get(name, 3 + optimizers.index(optimizer)), found, by_epoch)
+        groups.setdefault((benchmark, by_epoch), {})[f"{benchmark}: {solver}" if several else solver] = series
+    shown = [
+        figure
+        for (_, by_epoch), parts in groups.items()
+        for figure in panels(parts, "epoch" if by_epoch else "seconds of training", "validation loss", height=300)
+    ]
+    if not shown:
         return []
-    left = len(cells) - len(panels)
+    left = len(cells) - len(shown)
     more = (
-        [f"{count(left, 'more panel')} would not fit here: report on a part of the folder to see them."] if left else []
+        [f"{counted(left, 'more panel')} would not fit here: report on a part of the folder to see them."]
+        if left
+        else []
     )
-    text = "Mean validation loss, a line a run; the strong line is the median of an optimizer's runs, at whatever rate."
-    return [text, Panels(panels), *more]
+    text = (
+        "Mean validation loss, one line per run; the strong line is the median of an optimizer's runs, at whatever "
+        "rate. The panels of a benchmark have one scale."
+    )
+    return [text, Panels(shown), *more]
 
 
 def _lines(name: str, hue: int, found: Sequence[Sequence[Sequence[float | None]]], by_epoch: bool) -> list[Series]:
@@ -204,7 +263,7 @@ def _lines(name: str, hue: int, found: Sequence[Sequence[Sequence[float | None]]
     return series
 
 
-def fronts(runs: Sequence[Run]) -> list[Block]:
+def fronts(runs: Sequence[ReadRun]) -> list[Block]:
     """Fronts by benchmark: those of the first seed, and not too many."""
     blocks: list[Block] = []
     found = [run for run in runs if run.record is not None and run.record.get("front")]
@@ -213,13 +272,13 @@ def fronts(runs: Sequence[Run]) -> list[Block]:
         seed = min(run.config["seed"] for run in mine)
         shown = [run for run in mine if run.config["seed"] == seed][:FRONTS]
         if len(shown) < len(mine):
-            blocks.append(f"{name}: {len(shown)} of {count(len(mine), 'front')}, all of seed {seed}.")
-        blocks += front_blocks(shown)[:1]
+            blocks.append(f"{name}: {len(shown)} of {counted(len(mine), 'front')}, all of seed {seed}.")
+        blocks += [block for block in front_blocks(shown) if not isinstance(block, Table)]
     return blocks
 
 
-def diagnosis_table(runs: Sequence[Run]) -> Table | None:
-    """A line a run that was diagnosed."""
+def diagnosis_table(runs: Sequence[ReadRun]) -> Table | None:
+    """One row per run that was diagnosed."""
     found = [(run.name, diagnosis.facts_table(run.rows)) for run in runs if run.rows]
     if not found:
         return None

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from madamoo.presentation.page import Page
+
 from . import folder, pair, single
-from .page import Page
 from .reading import read_single, read_source
 
 
 def make_page(paths: Sequence[Path]) -> tuple[Page, list[str]]:
-    """The page on one run or folder, or on two runs; and what was left out, a line each."""
+    """The page on one run or folder, or on two runs; and what was left out, one line each."""
     if len(paths) == 2:
         first, second = map(read_single, paths)
         return pair.page_of(first, second), [*first.notes, *second.notes]

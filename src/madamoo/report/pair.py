@@ -6,22 +6,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from madamoo.diagnostics import summary
+from madamoo.presentation.page import Block, Notes, Page, Panels, Section, Verdict
+from madamoo.presentation.plots import Figure, Series, curves, hue, panels
+from madamoo.presentation.style import dash, listed, optimizer_name
+from madamoo.presentation.tables import Cell, Table, Value
 
 from . import diagnosis
-from .figures import Series, curves, dash, hue
-from .page import Block, Figure, Notes, Number, Page, Panels, Section, Table, Value
-from .reading import Run
+from .reading import ReadRun
 from .single import front_blocks, losses_by_epoch, weight_figures
-from .words import absent, ends, optimizer_name, outcome, trained
+from .words import absent, ends, outcome, trained
 
 
-def page_of(first: Run, second: Run) -> Page:
+def page_of(first: ReadRun, second: ReadRun) -> Page:
     a, b = _names(first, second)
     runs = {a: first, b: second}
     notes = [f"{name}: {note}" for name, run in runs.items() for note in run.notes]
     words = [f"{trained(run)} {outcome(run)}".strip() for run in runs.values() if run.record is not None]
     words += [f"{name}: {absent(run)}" for name, run in runs.items() if not run.rows]
-    intro: list[Block] = [verdict(a, b, runs), *words]
+    intro: list[Block] = [*words, *_some(metrics_table(a, b, runs)), *_some(facts_table(a, b, runs))]
     if notes:
         intro.append(Notes(notes))
     differences = "Differences are those of the second run to the first."
@@ -29,7 +31,7 @@ def page_of(first: Run, second: Run) -> Page:
         f"{a} and {b}",
         f"Two runs side by side. {differences}",
         [
-            Section("Summary", [*intro, *_some(metrics_table(a, b, runs)), *_some(facts_table(a, b, runs))]),
+            Section("Summary", [*intro, verdict(a, b, runs)]),
             Section("Losses", loss_blocks(a, b, runs)),
             Section("Weights", [Panels(found)] if (found := weight_figures(runs)) else []),
             *diagnosis.sections({name: run.rows for name, run in runs.items()}),
@@ -44,7 +46,7 @@ def _some(table: Table | None) -> list[Block]:
     return [] if table is None else [table]
 
 
-def _names(first: Run, second: Run) -> tuple[str, str]:
+def _names(first: ReadRun, second: ReadRun) -> tuple[str, str]:
     """Names that say where the two differ, as far as their configurations do."""
     keys = [k for k in first.config if k in second.config and first.config[k] != second.config[k]]
     if keys and first.record is not None and second.record is not None:
@@ -54,37 +56,41 @@ def _names(first: Run, second: Run) -> tuple[str, str]:
     return first.name, second.name
 
 
-def _name(run: Run, keys: Sequence[str]) -> str:
+def _name(run: ReadRun, keys: Sequence[str]) -> str:
     parts = [optimizer_name(str(run.config[k])) if k == "optimizer" else str(run.config[k]) if k in
              ("solver", "benchmark") else f"{k} {run.config[k]}" for k in keys]  # fmt: skip
     return ", ".join(parts)
 
 
-def verdict(a: str, b: str, runs: Mapping[str, Run]) -> str:
-    """Who ends with the lower losses, and whether the two are a pair at all."""
+def verdict(a: str, b: str, runs: Mapping[str, ReadRun]) -> Verdict:
+    """Who ends with the lower losses, whether the two are a pair at all, and what to do next."""
     last = {name: ends(run)[1] for name, run in runs.items()}
     common = [n for n in last[a] if last[a][n] is not None and last[b].get(n) is not None]
     if not common:
-        return "The two runs have no loss in common to compare."
+        return Verdict("The two runs have no loss in common to compare.")
     lower = [n for n in common if last[b][n] < last[a][n]]
     text = f"At the end {b} has the lower loss on {len(lower)} of {len(common)} objectives"
-    text += f" ({', '.join(lower)})." if 0 < len(lower) < len(common) else "."
+    text += f" ({listed(lower)})." if 0 < len(lower) < len(common) else "."
+    if any(run.record is None for run in runs.values()):
+        return Verdict(text, ["One pair of runs proves nothing: repeat both with other seeds."])
     different = [k for k in runs[a].config if runs[b].config.get(k) != runs[a].config[k]]
-    if runs[a].record is not None and runs[b].record is not None:
-        if "seed" not in different and "benchmark" not in different and "batch" not in different:
-            text += " Both have the same seed, and saw the same batches: their difference is paired."
-        else:
-            text += f" They differ in {', '.join(different)}: the difference is not that of one choice alone."
-    return text
+    if {"seed", "benchmark", "batch"} & {*different}:
+        text += f" They differ in {listed(different)}: the difference is not that of one choice alone."
+        return Verdict(text, ["Compare runs that differ in one choice, on the same seed."])
+    text += " Both have the same seed, and saw the same batches: their difference is paired."
+    advice = ["One seed proves nothing: run both on several, and report on their folder for intervals."]
+    if "optimizer" in different and "lr" not in different:
+        advice.append("Both have one learning rate, which need not be the best for either: try some for each.")
+    return Verdict(text, advice)
 
 
-def _difference(x: float | None, y: float | None, rate: bool = False) -> Number:
+def _difference(x: float | None, y: float | None, rate: bool = False) -> Cell:
     if x is None or y is None:
-        return Number(None, "")
-    return Number(y - x, f"{100 * (y - x):+.1f} points" if rate else f"{y - x:+.3g}")
+        return Cell("")
+    return Cell(f"{100 * (y - x):+.1f} points" if rate else f"{y - x:+.3g}", value=y - x)
 
 
-def metrics_table(a: str, b: str, runs: Mapping[str, Run]) -> Table | None:
+def metrics_table(a: str, b: str, runs: Mapping[str, ReadRun]) -> Table | None:
     found = {name: (run.record or {}).get("metrics") or {} for name, run in runs.items()}
     common = [key for key in found[a] if key in found[b]]
     rows: list[Sequence[Value]] = [
@@ -100,7 +106,7 @@ def metrics_table(a: str, b: str, runs: Mapping[str, Run]) -> Table | None:
     return Table("Results", ["", a, b, "difference"], rows, caption) if rows else None
 
 
-def facts_table(a: str, b: str, runs: Mapping[str, Run]) -> Table | None:
+def facts_table(a: str, b: str, runs: Mapping[str, ReadRun]) -> Table | None:
     if not all(run.rows for run in runs.values()):
         return None
     mine, theirs = (diagnosis.facts_table(runs[name].rows) for name in (a, b))
@@ -112,12 +118,15 @@ def facts_table(a: str, b: str, runs: Mapping[str, Run]) -> Table | None:
     return Table("Diagnosis", ["", a, b, "difference"], rows, "Means over the measured steps of each run.")
 
 
-def cost_table(a: str, b: str, runs: Mapping[str, Run]) -> Table | None:
+def cost_table(a: str, b: str, runs: Mapping[str, ReadRun]) -> Table | None:
     """Seconds of the run, and milliseconds of each room on a measured step."""
     found: dict[str, dict[str, float]] = {}
     for name, run in runs.items():
-        cost = (run.record or {}).get("cost") or {}
-        whole = {"training, s": cost.get("seconds"), "a step, ms": 1e3 * (cost.get("seconds_per_step") or 0.0) or None}
+        cost = run.cost
+        whole = {
+            "training, s": cost.get("seconds"),
+            "per step, ms": 1e3 * (cost.get("seconds_per_step") or 0.0) or None,
+        }
         rooms = summary(run.rows)["seconds"] if run.rows else {}
         measured = {f"measured step: {room}, ms": x and 1e3 * x for room, x in rooms.items()}
         found[name] = {key: x for key, x in {**whole, **measured}.items() if x is not None}
@@ -127,27 +136,27 @@ def cost_table(a: str, b: str, runs: Mapping[str, Run]) -> Table | None:
     return Table("Time", ["", a, b, "difference"], rows, caption) if rows else None
 
 
-def loss_blocks(a: str, b: str, runs: Mapping[str, Run]) -> list[Block]:
-    """A panel an objective, and the paired difference over the run."""
+def loss_blocks(a: str, b: str, runs: Mapping[str, ReadRun]) -> list[Block]:
+    """One panel per objective, and the paired difference over the run."""
     lines = {name: _losses(run) for name, run in runs.items()}
     if any(not x for x, _, _ in lines.values()) or len({axis for _, _, axis in lines.values()}) > 1:
         return ["The losses of the two cannot be put in one figure: one is of epochs, the other of steps."]
     axis = lines[a][2]
     names = [n for n in lines[a][1] if n in lines[b][1]]
-    panels: list[Figure] = []
+    shown: list[Figure] = []
     gaps = []
     for k, name in enumerate(names):
         series = [Series(run, x, values[name], hue(i, 2)) for i, (run, (x, values, _)) in enumerate(lines.items())]
-        panels.append(curves(name, series, axis, "loss", height=280))
+        shown += panels({name: series}, axis, "loss", height=280)
         other = dict(zip(lines[b][0], lines[b][1][name], strict=True))
         pairs = [(x, _ratio(y, other.get(x))) for x, y in zip(lines[a][0], lines[a][1][name], strict=True)]
         gaps.append(Series(name, [x for x, _ in pairs], [y for _, y in pairs], k, dash(k)))
     caption = f"Loss of {b} by that of {a}, less one, at the same {axis}: below zero {b} is ahead."
     paired = curves("Paired difference", gaps, axis, "relative", caption=caption, zero=True, log=False, height=300)
-    return [Panels([paired, *panels])] if panels else []
+    return [Panels([paired, *shown])] if shown else []
 
 
-def _losses(run: Run) -> tuple[list[int], dict[str, list[float | None]], str]:
+def _losses(run: ReadRun) -> tuple[list[int], dict[str, list[float | None]], str]:
     if run.epochs:
         return [e["epoch"] for e in run.epochs], losses_by_epoch(run, "validation_losses"), "epoch"
     steps = diagnosis.steps_of(run.rows)
@@ -158,7 +167,7 @@ def _ratio(x: float | None, y: float | None) -> float | None:
     return None if not x or y is None else y / x - 1.0
 
 
-def configuration(a: str, b: str, runs: Mapping[str, Run]) -> Table | None:
+def configuration(a: str, b: str, runs: Mapping[str, ReadRun]) -> Table | None:
     configs: dict[str, dict[str, Any]] = {name: run.config for name, run in runs.items()}
     keys = list(dict.fromkeys([*configs[a], *configs[b]]))
     rows = [[key, str(configs[a].get(key, "")), str(configs[b].get(key, ""))] for key in keys]

@@ -6,17 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from madamoo.diagnostics import summary
+from madamoo.presentation.page import Block, Facts, Notes, Page, Panels, Section
+from madamoo.presentation.plots import Figure, Series, panels
+from madamoo.presentation.style import dash, listed, optimizer_name
+from madamoo.presentation.tables import Cell, Table
 
 from . import diagnosis
-from .figures import Series, curves, dash, front
-from .page import Block, Facts, Figure, Notes, Number, Page, Panels, Section, Table
-from .reading import Run
-from .words import lead, optimizer_name, told
+from .reading import ReadRun
+from .words import lead, told, verdict
 
 NOT_SHOWN = ("config", "metrics", "validation", "front", "cost", "environment", "objectives", "reductions", "sha256")
 
 
-def page_of(run: Run) -> Page:
+def page_of(run: ReadRun) -> Page:
     title = run.name
     if run.record is not None:
         c = run.config
@@ -24,12 +26,10 @@ def page_of(run: Run) -> Page:
     return Page(title, lead(run), sections(run))
 
 
-def sections(run: Run) -> list[Section]:
-    summary_blocks: list[Block] = [*told(run)]
-    if run.notes:
-        summary_blocks.append(Notes(run.notes))
+def sections(run: ReadRun) -> list[Section]:
+    notes = [Notes(run.notes)] if run.notes else []
     return [
-        Section("Summary", [*summary_blocks, *result_tables(run)]),
+        Section("Summary", [*told(run), *result_tables(run), *notes, verdict(run)]),
         Section("Losses", _panels(loss_figures(run))),
         Section("Weights", _panels(weight_figures({run.name: run}))),
         *diagnosis.sections({run.name: run.rows}),
@@ -43,7 +43,7 @@ def _panels(figures: Sequence[Figure]) -> list[Block]:
     return [Panels(figures)] if figures else []
 
 
-def result_tables(run: Run) -> list[Table]:
+def result_tables(run: ReadRun) -> list[Table]:
     record = run.record or {}
     found = record.get("metrics")
     if not found:
@@ -53,7 +53,7 @@ def result_tables(run: Run) -> list[Table]:
     return [Table("Metrics", ["metric", "test", "validation"], rows)]
 
 
-def losses_by_epoch(run: Run, split: str) -> dict[str, list[float | None]]:
+def losses_by_epoch(run: ReadRun, split: str) -> dict[str, list[float | None]]:
     """``train_losses`` or ``validation_losses`` of each objective."""
     lines = [e[split] for e in run.epochs]
     return {
@@ -62,48 +62,48 @@ def losses_by_epoch(run: Run, split: str) -> dict[str, list[float | None]]:
     }
 
 
-def loss_figures(run: Run) -> list[Figure]:
-    """Training and validation losses by epoch; without a lab, those of the measured steps."""
+def loss_figures(run: ReadRun) -> list[Figure]:
+    """Training and validation losses by epoch, on one scale; without a lab, those of the measured steps."""
     if run.epochs:
         x = [e["epoch"] for e in run.epochs]
         mode = "lines+markers" if len(x) < 15 else "lines"
-        return [
-            curves(
-                heading,
-                [Series(n, x, y, k, dash(k), mode) for k, (n, y) in enumerate(losses_by_epoch(run, split).items())],
-                "epoch",
-                "loss",
-            )
+        parts = {
+            heading: [Series(n, x, y, k, dash(k), mode) for k, (n, y) in enumerate(losses_by_epoch(run, split).items())]
             for heading, split in (("Training", "train_losses"), ("Validation", "validation_losses"))
-        ]
+        }
+        return panels(parts, "epoch", "loss")
     if not run.rows:
         return []
     series = [
         Series(n, [r["step"] for r in run.rows], [r["losses"].get(n) for r in run.rows], k, dash(k))
         for k, n in enumerate(run.objectives)
     ]
-    return [curves("Losses of the measured batches", series, "step", "loss")]
+    return panels({"Losses of the measured batches": series}, "step", "loss")
 
 
-def weight_figures(runs: Mapping[str, Run]) -> list[Figure]:
-    """Shares of the solver's weights: of the measured steps, or else their means by epoch."""
-    found = []
+def weight_figures(runs: Mapping[str, ReadRun]) -> list[Figure]:
+    """Shares of the solver's weights: of the measured steps, or else their means by epoch; all on one scale."""
+    by_axis: dict[str, dict[str, list[Series]]] = {}
     for name, run in runs.items():
         x, lines, axis = _weights(run)
-        if any(v is not None for line in lines.values() for v in line):
-            series = [Series(n, x, y, k, dash(k)) for k, (n, y) in enumerate(lines.items())]
-            title = "Weights λ" if len(runs) == 1 else f"Weights λ: {name}"
-            found.append(curves(title, series, axis, "share", caption="Of the sum of absolute values.", log=False))
-    return found
+        series = [Series(n, x, y, k, dash(k)) for k, (n, y) in enumerate(lines.items())]
+        if any(s.known for s in series):
+            by_axis.setdefault(axis, {})["Weights λ" if len(runs) == 1 else f"Weights λ: {name}"] = series
+    caption = "Of the sum of absolute values."
+    return [
+        figure for axis, parts in by_axis.items() for figure in panels(parts, axis, "share", caption=caption, log=False)
+    ]
 
 
-def _weights(run: Run) -> tuple[list[int], dict[str, list[float | None]], str]:
+def _weights(run: ReadRun) -> tuple[list[int], dict[str, list[float | None]], str]:
     if run.rows:
         names = diagnosis.names_of(run.rows)
         shares = [_shares(row["weights"]) for row in run.rows]
         return [row["step"] for row in run.rows], {n: [s.get(n) for s in shares] for n in names}, "step"
     kept = [e for e in run.epochs if e.get("weights")]
-    lines = {n: [e["weights"][k] for e in kept] for k, n in enumerate(run.objectives)} if kept else {}
+    lines = {
+        n: [e["weights"][k] if k < len(e["weights"]) else None for e in kept] for k, n in enumerate(run.objectives)
+    }
     return [e["epoch"] for e in kept], lines, "epoch"
 
 
@@ -113,19 +113,31 @@ def _shares(weights: Mapping[str, float | None]) -> dict[str, float]:
     return {n: w / total for n, w in known.items()} if total else {}
 
 
-def front_blocks(runs: Sequence[Run]) -> list[Block]:
+def front_blocks(runs: Sequence[ReadRun]) -> list[Block]:
     """The fronts of the runs that learned one, in one figure, and their points."""
     records = [run.record for run in runs if run.record is not None and run.record.get("front")]
     if not records:
         return []
-    from madamoo.bench._fronts import fronts_of
+    from madamoo.pareto import front_figure, single_point
 
+    from . import lab
+
+    benchmarks = sorted({record["config"]["benchmark"] for record in records})
+    if not {*benchmarks} <= {*lab.available()}:
+        return [f"The front is not drawn: {listed(benchmarks)} is a benchmark of its author's, whose code is not run."]
     try:
-        fronts, reference, _ = fronts_of(records)
-    except (ValueError, OSError, KeyError) as error:
+        fronts, reference, _ = lab.fronts_of(records)
+        caption = "On test data, one point per ray; dominated ones are faint. HV is the hypervolume."
+        blocks: list[Block] = [front_figure(fronts, reference, heading="Pareto front", caption=caption)]
+    except (ValueError, OSError, KeyError, TypeError, RuntimeError) as error:
         return [f"The front cannot be drawn: {error}."]
-    caption = "On test data, a point a ray; dominated ones are faint. HV is the hypervolume."
-    blocks: list[Block] = [front("Pareto front", fronts, reference, caption)]
+    alone = [name for name, found in fronts.items() if single_point(found)]
+    if alone:
+        blocks.insert(
+            0,
+            f"A front of one point: {listed(alone)}. All other points are dominated or equal to it, so that there is "
+            "nothing to choose between: the rays give no different trade-offs.",
+        )
     if len(fronts) == 1:
         ((_, found),) = fronts.items()
         header = ["preference", *found.names]
@@ -135,12 +147,12 @@ def front_blocks(runs: Sequence[Run]) -> list[Block]:
     return blocks
 
 
-def cost_blocks(run: Run) -> list[Block]:
+def cost_blocks(run: ReadRun) -> list[Block]:
     blocks: list[Block] = []
-    cost = (run.record or {}).get("cost") or {}
+    cost = run.cost
     facts = {
         "Training": _written(cost.get("seconds"), "{:.1f} s"),
-        "A step": _written(_times(cost.get("seconds_per_step"), 1e3), "{:.3g} ms"),
+        "Per step": _written(_times(cost.get("seconds_per_step"), 1e3), "{:.3g} ms"),
         "Peak memory": _written(_times(cost.get("peak_memory_bytes"), 2**-20), "{:.0f} MiB"),
         "Optimizer state": _written(_times(cost.get("state_bytes"), 2**-20), "{:.2f} MiB"),
     }
@@ -149,7 +161,7 @@ def cost_blocks(run: Run) -> list[Block]:
     if run.rows:
         f = summary(run.rows)
         seconds = {room: value for room, value in f["seconds"].items() if value is not None}
-        rows = [[room, Number(value, f"{1e3 * value:.3g}")] for room, value in seconds.items()]
+        rows = [[room, Cell(f"{1e3 * value:.3g}", value=value)] for room, value in seconds.items()]
         if rows:
             caption = (
                 "Mean milliseconds of a measured step; the probe is the diagnosis itself, and works on these alone."
@@ -166,7 +178,7 @@ def _written(value: float | None, form: str) -> str:
     return "" if value is None else form.format(value)
 
 
-def configuration(run: Run) -> list[Block]:
+def configuration(run: ReadRun) -> list[Block]:
     if run.record is None:
         rows = run.rows
         return [Facts({"Objectives": ", ".join(run.objectives), "Steps": f"{rows[0]['step']} to {rows[-1]['step']}"})]

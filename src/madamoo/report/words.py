@@ -5,76 +5,86 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from madamoo.diagnostics import summary
-from madamoo.diagnostics._summary import findings
+from madamoo import diagnostics
+from madamoo.presentation.page import Block, Points, Verdict
+from madamoo.presentation.style import counted, listed, optimizer_name
 
-from .page import Block, Points
-from .reading import Run
+from .reading import ReadRun
 
-NAMES = {"adam": "Adam", "madam": "MAdam", "marginal": "Adam twice (the control)"}
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+NOT_DIAGNOSED = "There is no diagnosis: the run was not started with --diagnose."
 
 
-def percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.1f} %"
-
-
-def listed(names: Sequence[str], most: int = 8) -> str:
-    shown = [*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-
-
-def optimizer_name(spec: str) -> str:
-    name, _, options = spec.partition(":")
-    return NAMES.get(name, name) + (f" ({options})" if options else "")
-
-
-def lead(run: Run) -> str:
+def lead(run: ReadRun) -> str:
     """One line below the title."""
     if run.record is None:
-        return f"{count(len(run.rows), 'measured step')} of a training loop, {count(len(run.objectives), 'objective')}."
+        steps, objectives = counted(len(run.rows), "measured step"), counted(len(run.objectives), "objective")
+        return f"{steps} of a training loop, {objectives}."
     c = run.config
     return f"{c.get('benchmark')}, {c.get('model')}, rate {c.get('lr')}, seed {c.get('seed')}: {run.record['status']}."
 
 
-def told(run: Run) -> list[Block]:
-    """The summary: what was trained, what came out, and what the metrics did."""
+def told(run: ReadRun) -> list[Block]:
+    """What was trained, what came out, and what the metrics did."""
     return [*(text for text in (trained(run), outcome(run), losses(run)) if text), diagnosis(run)]
 
 
-def trained(run: Run) -> str:
+def verdict(run: ReadRun) -> Verdict:
+    """What it comes to: whether the run ended well, what its metrics did, and what to do next."""
+    text, advice = _ending(run)
+    if run.rows:
+        said, more = diagnostics.verdict(diagnostics.summary(run.rows))
+        return Verdict(f"{text} {said}".strip(), [*advice, *more])
+    if absent(run) == NOT_DIAGNOSED:
+        advice = [*advice, "Run it again with --diagnose to see what the optimizer's metric does to each objective."]
+    return Verdict(text or "There is nothing to judge the run by.", advice)
+
+
+def _ending(run: ReadRun) -> tuple[str, list[str]]:
+    status = (run.record or {}).get("status")
+    if status == "diverged":
+        return "The run diverged.", ["Lower the learning rate, or look at the last losses before it diverged."]
+    if status == "running":
+        return "The run has not ended.", []
+    first, last = ends(run)
+    known = [n for n in first if first[n] is not None and last.get(n) is not None]
+    worse = [n for n in known if last[n] >= first[n]]
+    if worse:
+        advice = f"Look at the weights of {listed(worse)}: they may be too small, or the learning rate too high."
+        return f"{len(worse)} of {len(known)} losses did not fall ({listed(worse)}).", [advice]
+    return ("All losses fell." if known else ""), []
+
+
+def trained(run: ReadRun) -> str:
     if run.record is None:
         return ""
     c, record = run.config, run.record
     size = f" ({record['parameters']:,} parameters)" if isinstance(record.get("parameters"), int) else ""
+    optimizer = optimizer_name(str(c.get("optimizer")), first=True)
     text = (
-        f"{optimizer_name(str(c.get('optimizer')))} with {c.get('solver')} trained {c.get('model')}{size} on "
-        f"{c.get('benchmark')}, which has {count(len(run.objectives), 'objective')} ({listed(run.objectives)}), for "
-        f"{count(c.get('epochs', 0), 'epoch')} of batches of {c.get('batch')} at a rate of {c.get('lr')} "
+        f"{optimizer} with {c.get('solver')} trained {c.get('model')}{size} on "
+        f"{c.get('benchmark')}, which has {counted(len(run.objectives), 'objective')} ({listed(run.objectives)}), for "
+        f"{counted(c.get('epochs') or 0, 'epoch')} of batches of {c.get('batch')} at a rate of {c.get('lr')} "
         f"({c.get('schedule')}), seed {c.get('seed')}."
     )
     cost = record.get("cost") or {}
     if record["status"] == "running":
         return f"{text} It has not ended: {len(run.epochs)} of {c.get('epochs')} epochs are there."
     if cost.get("seconds") is not None:
-        text += f" It {record['status']} after {count(record.get('steps', 0), 'step')} in {cost['seconds']:.0f} s"
-        text += f", {1e3 * cost['seconds_per_step']:.3g} ms a step." if cost.get("seconds_per_step") else "."
+        text += f" It {record['status']} after {counted(record.get('steps') or 0, 'step')} in {cost['seconds']:.0f} s"
+        text += f", {1e3 * cost['seconds_per_step']:.3g} ms per step." if cost.get("seconds_per_step") else "."
     return text
 
 
-def outcome(run: Run) -> str:
+def outcome(run: ReadRun) -> str:
     metrics = (run.record or {}).get("metrics")
     if not metrics:
         return ""
-    shown = [f"{name} {value:.4g}" for name, value in metrics.items()][:6]
+    shown = [f"{name} {value:.4g}" for name, value in metrics.items() if value is not None][:6]
     rest = f", and {len(metrics) - 6} more below" if len(metrics) > 6 else ""
     return f"On test data: {', '.join(shown)}{rest}."
 
 
-def losses(run: Run) -> str:
+def losses(run: ReadRun) -> str:
     """From where to where the losses went, and which did not fall."""
     first, last = ends(run)
     known = [name for name in first if first[name] is not None and last.get(name) is not None]
@@ -88,7 +98,7 @@ def losses(run: Run) -> str:
     return f"The {kind} losses went: {', '.join(spans)}{more}. {verdict}"
 
 
-def ends(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
+def ends(run: ReadRun) -> tuple[dict[str, Any], dict[str, Any]]:
     """The first and the last losses by objective: of validation data, or as a probe saw them."""
     epochs = [e["validation_losses"] for e in run.epochs if e["validation_losses"] is not None]
     if len(epochs) > 1:
@@ -99,23 +109,23 @@ def ends(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
     return {}, {}
 
 
-def diagnosis(run: Run) -> Block:
+def diagnosis(run: ReadRun) -> Block:
     if not run.rows:
         return absent(run)
-    lines = findings(summary(run.rows))
+    lines = diagnostics.findings(diagnostics.summary(run.rows))
     if str(run.config.get("optimizer")).startswith("marginal"):
-        lines.append("The metric of this run is the control's, which knows no preference.")
+        lines.append("This run is of the control (marginal), whose metric knows no preference.")
     return Points(lines)
 
 
-def absent(run: Run) -> str:
+def absent(run: ReadRun) -> str:
     """Why there is no diagnosis."""
     name = str(run.config.get("optimizer")).partition(":")[0]
     if name in ("mtadam", "adatask"):
         return f"There is no diagnosis: {name} has a direction for each objective and no single one."
     if str(run.config.get("solver")).startswith("rays:"):
         return "Each ray was trained by itself, in a folder of its own, which can be reported on by itself."
-    return "There is no diagnosis: the run was not started with --diagnose."
+    return NOT_DIAGNOSED
 
 
 def about_folder(records: Sequence[Mapping[str, Any]]) -> str:
@@ -125,8 +135,8 @@ def about_folder(records: Sequence[Mapping[str, Any]]) -> str:
     def different(key: str) -> list[Any]:
         return sorted({config[key] for config in configs})
 
-    parts = [count(len(different(key)), noun) for key, noun in
+    parts = [counted(len(different(key)), noun) for key, noun in
              (("solver", "solver"), ("optimizer", "optimizer"), ("seed", "seed"), ("lr", "learning rate"))]  # fmt: skip
     diverged = sum(record["status"] == "diverged" for record in records)
-    end = f" {count(diverged, 'run')} diverged." if diverged else ""
-    return f"{count(len(records), 'run')} on {listed(different('benchmark'))}: {', '.join(parts)}.{end}"
+    end = f" {counted(diverged, 'run')} diverged." if diverged else ""
+    return f"{counted(len(records), 'run')} on {listed(different('benchmark'))}: {', '.join(parts)}.{end}"

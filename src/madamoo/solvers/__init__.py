@@ -1,4 +1,10 @@
-"""Room two: losses and Gram matrix in, weights lambda out. One solver a file."""
+"""The solvers: from the losses and the Gram matrix of the gradients to the weights lambda. One file per solver.
+
+Example:
+    >>> from madamoo import solvers
+    >>> solvers.get("cagrad:c=0.2")
+    CAGrad(c=0.2)
+"""
 
 from __future__ import annotations
 
@@ -25,6 +31,7 @@ from ._imtll import IMTLL
 from ._ls import LS
 from ._mgda import MGDA
 from ._nashmtl import NashMTL
+from ._options import parse
 from ._paretomtl import ParetoMTL
 from ._pcgrad import PCGrad
 from ._preference import Preference
@@ -35,39 +42,44 @@ from ._tchebycheff import Tchebycheff
 from ._upgrad import UPGrad
 from ._uw import UW
 
-_ALL: tuple[type[Solver], ...] = (
-    LS,
-    RLW,
-    UW,
-    DWA,
-    IMTLL,
-    IMTLG,
-    IMTL,
-    MGDA,
-    PCGrad,
-    CAGrad,
-    GradNorm,
-    GradVac,
-    GradDrop,
-    NashMTL,
-    AlignedMTL,
-    UPGrad,
-    DualProj,
-    FAMO,
-    DBMTL,
-    GeometricMean,
-    Tchebycheff,
-    SmoothTchebycheff,
-    Preference,
-    ParetoMTL,
-    EPO,
-    FERERO,
-    COSMOS,
-    RotoGrad,
-)
-_SOLVERS = {solver.__name__.lower(): solver for solver in _ALL}
+__all__ = [
+    "COSMOS",
+    "DBMTL",
+    "DWA",
+    "EPO",
+    "FAMO",
+    "FERERO",
+    "IMTL",
+    "IMTLG",
+    "IMTLL",
+    "LS",
+    "MGDA",
+    "RLW",
+    "UW",
+    "AlignedMTL",
+    "CAGrad",
+    "DualProj",
+    "GeometricMean",
+    "GradDrop",
+    "GradNorm",
+    "GradVac",
+    "NashMTL",
+    "PCGrad",
+    "ParetoMTL",
+    "Preference",
+    "RotoGrad",
+    "SmoothTchebycheff",
+    "Solver",
+    "Tchebycheff",
+    "UPGrad",
+    "available",
+    "get",
+    "parse",
+]
 
-__all__ = [*(solver.__name__ for solver in _ALL), "Solver", "available", "get"]
+_SOLVERS: dict[str, type[Solver]] = {
+    name.lower(): globals()[name] for name in __all__ if name not in ("Solver", "available", "get", "parse")
+}
 
 
 def available() -> list[str]:
@@ -76,18 +88,26 @@ def available() -> list[str]:
 
 
 def get(name: str, **options: Any) -> Solver:
-    """The solver called ``name`` (upper or lower case), built with ``options``.
+    """The solver called ``name`` (upper or lower case) with its options: in the text, as keywords, or both.
 
     Example:
-        >>> get("cagrad", c=0.4).c
-        0.4
+        >>> get("cagrad", c=0.4)
+        CAGrad(c=0.4)
+        >>> get("nashmtl:update_every=10,max_norm=none")
+        NashMTL(max_norm=None, update_every=10)
     """
+    key, written = parse(name)
     try:
-        solver = _SOLVERS[name.lower()]
+        solver = _SOLVERS[key]
     except KeyError:
-        raise ValueError(f"no solver is called {name!r}; there are {', '.join(available())}") from None
-    known = [p for p in inspect.signature(solver).parameters]
-    for option in options:
+        raise ValueError(f"no solver is called {key!r}; there are {', '.join(available())}") from None
+    known = inspect.signature(solver).parameters
+    for option in (*written, *options):
         if option not in known:
             raise TypeError(f"{solver.__name__} has no option {option!r}; it has {', '.join(known) or 'none'}")
-    return solver(**options)
+    if twice := written.keys() & options.keys():
+        raise TypeError(f"{solver.__name__}: {', '.join(sorted(twice))} given twice, in {name!r} and as a keyword")
+    try:
+        return solver(**written, **options)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"cannot build the solver {name!r}: {error}") from None

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from ._checks import check_choice
+from ..checks import check_choice
 from ._cosines import eigh
+from ._options import PerObjectiveNumbers
 from ._weighted import WeightedSolver
 
 
@@ -18,12 +17,12 @@ class AlignedMTL(WeightedSolver):
     lambda = sigma V Sigma^-1 V' w, where V Sigma^2 V' = K over the components that are not zero.
 
     Args:
-        weights: w, one number for each objective, finite and not negative; 1/C each if None.
+        weights: w, one number per objective, finite and not negative, in order or by name; 1/C each if None.
         scale: sigma, the length that all components get: the smallest Sigma (``"min"``), their ``"median"`` (the lower
             one of two), or ``"rmse"``, the root of their mean square. Only the smallest vanishes at a Pareto point.
     """
 
-    def __init__(self, weights: Sequence[float] | Tensor | None = None, *, scale: str = "min") -> None:
+    def __init__(self, weights: PerObjectiveNumbers | None = None, *, scale: str = "min") -> None:
         super().__init__(weights)
         self.scale = check_choice("scale", scale, ("min", "median", "rmse"))
 

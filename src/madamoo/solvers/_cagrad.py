@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..checks import check_positive
 from ._base import Solver
-from ._checks import check_positive
 from ._qp import Array, Program
 
 TINY = 1e-5  # of the longest gradient: below it ||g_w|| counts as zero, or s / ||g_w|| would amplify rounding

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from ..checks import check_positive
 from ._base import Solver
-from ._checks import check_positive
 
 
 class COSMOS(Solver):

@@ -3,8 +3,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..checks import check_fraction, check_positive
 from ._base import Solver
-from ._checks import check_positive
 from ._values import bounded_exp, magnitudes
 
 
@@ -25,7 +25,7 @@ class DBMTL(Solver):
 
     Args:
         beta: decay of the average of the norms, 0 <= beta < 1; 0 takes this step's.
-        eps: the smallest loss that is told from zero.
+        eps: losses below it count as it.
     """
 
     needs_gram = True
@@ -37,9 +37,7 @@ class DBMTL(Solver):
 
     def __init__(self, beta: float = 0.9, *, eps: float = 1e-8) -> None:
         super().__init__()
-        if not 0 <= beta < 1:
-            raise ValueError(f"beta must be at least 0 and below 1, got {beta!r}")
-        self.beta = float(beta)
+        self.beta = check_fraction("beta", beta)
         self.eps = check_positive("eps", eps)
 
     def setup(self, n_objectives: int) -> None:

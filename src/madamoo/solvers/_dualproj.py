@@ -15,7 +15,7 @@ class DualProj(WeightedSolver):
     which no objective gets worse, the one nearest to the weighted sum. In weights, lambda = argmin v' K v over v >= w.
 
     Args:
-        weights: w, one number for each objective, finite and not negative; 1/C each if None.
+        weights: w, one number per objective, finite and not negative, in order or by name; 1/C each if None.
     """
 
     def weights(self, losses: Tensor, gram: Tensor | None = None, preference: Tensor | None = None) -> Tensor:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..checks import check_integer, check_positive
 from ._base import Solver
-from ._checks import check_positive
 
 
 class DWA(Solver):
@@ -29,9 +29,7 @@ class DWA(Solver):
     def __init__(self, temperature: float = 2.0, window: int = 25) -> None:
         super().__init__()
         self.temperature = check_positive("temperature", temperature)
-        if window < 1:
-            raise ValueError(f"window must be at least 1, got {window}")
-        self.window = window
+        self.window = check_integer("window", window, 1)
 
     def setup(self, n_objectives: int) -> None:
         self.register_buffer("sums", torch.zeros(n_objectives, dtype=torch.float64))

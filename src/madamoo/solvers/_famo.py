@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
-from ._checks import check_positive
+from ..checks import check_numbers, check_positive
 from ._learning import LearningSolver
-from ._values import bounds_for, read_bounds
+from ._options import PerObjectiveNumbers
 
 
 class FAMO(LearningSolver):
@@ -27,8 +25,8 @@ class FAMO(LearningSolver):
     Args:
         lr: rate of the solver's own Adam on w.
         gamma: decay of w, which pulls z back to equal weights.
-        min_losses: lower bound of each loss; zero each if None.
-        eps: the smallest distance from the bound that is told from zero.
+        min_losses: lower bound of each loss, in order or by name; zero each if None.
+        eps: distances from the bound below it count as it.
     """
 
     uses_losses = True
@@ -42,17 +40,18 @@ class FAMO(LearningSolver):
         lr: float = 0.025,
         gamma: float = 1e-3,
         *,
-        min_losses: Sequence[float] | Tensor | None = None,
+        min_losses: PerObjectiveNumbers | None = None,
         eps: float = 1e-8,
     ) -> None:
         super().__init__(lr)
         self.gamma = check_positive("gamma", gamma, zero=True)
-        self.min_losses = read_bounds("min_losses", min_losses)
+        self.take_per_objective("min_losses", min_losses, check_numbers)
         self.eps = check_positive("eps", eps)
 
     def setup(self, n_objectives: int) -> None:
         super().setup(n_objectives)
-        self.register_buffer("bound", bounds_for("min_losses", self.min_losses, n_objectives))
+        bound = self.values_per_objective("min_losses", n_objectives)
+        self.register_buffer("bound", torch.zeros(n_objectives, dtype=torch.float64) if bound is None else bound)
         self.register_buffer("before", torch.full((n_objectives,), torch.nan, dtype=torch.float64))
 
     def weights(self, losses: Tensor, gram: Tensor | None = None, preference: Tensor | None = None) -> Tensor:

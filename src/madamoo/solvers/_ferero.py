@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..checks import check_positive
 from ._base import Solver
-from ._checks import check_positive
 from ._qp import Array
 from ._rays import read_preference, unit_sum
 

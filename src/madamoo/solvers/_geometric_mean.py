@@ -4,8 +4,8 @@ from math import log
 
 from torch import Tensor
 
+from ..checks import check_positive
 from ._base import Solver
-from ._checks import check_positive
 from ._values import bounded_exp, magnitudes
 
 
@@ -18,7 +18,7 @@ class GeometricMean(Solver):
     A loss counts by its magnitude, below ``eps`` as ``eps``: lambda is positive and finite, whatever the losses.
 
     Args:
-        eps: the smallest loss that is told from zero.
+        eps: losses below it count as it.
     """
 
     uses_losses = True

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..checks import check_numbers
 from ._base import Solver
+from ._options import PerObjectiveNumbers
 
 
 class GradDrop(Solver):
@@ -17,23 +20,24 @@ class GradDrop(Solver):
     works on the rows themselves, not on their Gram matrix, and :meth:`weights` are ones.
 
     Args:
-        leak: how much of each objective's gradient passes undropped, one number in [0, 1] an objective; 0 if None.
+        leak: how much of each objective's gradient passes undropped, one number in [0, 1] per objective, in order or
+            by name; 0 each if None.
         seed: seed of the generator, which is saved with the solver.
     """
 
     family = "gradient"
     per_coordinate = True
 
-    def __init__(self, leak: Sequence[float] | None = None, *, seed: int = 0) -> None:
+    leak: Tensor | None
+
+    def __init__(self, leak: PerObjectiveNumbers | None = None, *, seed: int = 0) -> None:
         super().__init__()
-        if leak is not None and not all(0.0 <= float(x) <= 1.0 for x in leak):
-            raise ValueError(f"leak must hold numbers in [0, 1], got {list(leak)}")
-        self.leak = None if leak is None else [float(x) for x in leak]
+        self.take_per_objective("leak", leak, _check_leak)
+        self.register_buffer("leak", None)
         self.seed_generator(seed)
 
     def setup(self, n_objectives: int) -> None:
-        if self.leak is not None and len(self.leak) != n_objectives:
-            raise ValueError(f"leak must have {n_objectives} entries, one for each objective, got {self.leak}")
+        self.leak = self.values_per_objective("leak", n_objectives)
 
     def weights(self, losses: Tensor, gram: Tensor | None = None, preference: Tensor | None = None) -> Tensor:
         return torch.ones_like(losses)
@@ -44,6 +48,15 @@ class GradDrop(Solver):
         draw = torch.rand(purity.shape, generator=self.generator, device="cpu").to(purity)
         mask = torch.where(purity > draw, rows > 0, rows < 0).to(rows)
         if self.leak is None:
+            if self.n_objectives is None and self.options()["leak"] is not None:
+                raise ValueError("GradDrop: leak is resolved once the objectives are known; call solve or ensure first")
             return mask
-        leak = rows.new_tensor([self.leak[key] for key in keys]).view(-1, *[1] * purity.dim())
+        leak = self.leak[list(keys)].to(rows).view(-1, *[1] * purity.dim())
         return leak + (1.0 - leak) * mask
+
+
+def _check_leak(name: str, leak: Any, count: int | None = None) -> Tensor:
+    result = check_numbers(name, leak, count)
+    if bool(((result < 0) | (result > 1)).any()):
+        raise ValueError(f"{name} must hold numbers in [0, 1], got {result.tolist()}")
+    return result

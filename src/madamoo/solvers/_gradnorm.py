@@ -5,7 +5,7 @@ from math import log
 import torch
 from torch import Tensor
 
-from ._checks import check_positive
+from ..checks import check_positive
 from ._learning import LearningSolver
 
 

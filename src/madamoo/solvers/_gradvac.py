@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..checks import check_choice, check_fraction
 from ._base import Solver
-from ._checks import check_choice
 from ._cosines import cosines
 from ._pcgrad import meetings
 
@@ -23,7 +23,7 @@ class GradVac(Solver):
 
     Args:
         beta: rate of the targets' average, at least 0 and below 1.
-        order: ``"random"``, drawn anew for each gradient and step, or ``"fixed"``, the order of the objectives.
+        order: ``"random"``, a new one for each gradient and step, or ``"fixed"``, the order of the objectives.
         seed: seed of the generator, which is saved with the solver.
     """
 
@@ -35,9 +35,7 @@ class GradVac(Solver):
 
     def __init__(self, beta: float = 1e-2, order: str = "random", *, seed: int = 0) -> None:
         super().__init__()
-        if not 0 <= beta < 1:
-            raise ValueError(f"beta must be at least 0 and below 1, got {beta!r}")
-        self.beta = beta
+        self.beta = check_fraction("beta", beta)
         self.order = check_choice("order", order, ("random", "fixed"))
         if order == "random":
             self.seed_generator(seed)

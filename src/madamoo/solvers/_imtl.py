@@ -15,7 +15,7 @@ class IMTL(IMTLL):
 
     Args:
         lr: rate of the solver's own Adam on s.
-        eps: the smallest loss that is told from zero.
+        eps: losses below it count as it.
     """
 
     family = "gradient"

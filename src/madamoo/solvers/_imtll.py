@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._checks import check_positive
+from ..checks import check_positive
 from ._learning import LearningSolver
 from ._values import magnitudes
 
@@ -19,7 +19,7 @@ class IMTLL(LearningSolver):
 
     Args:
         lr: rate of the solver's own Adam on s.
-        eps: the smallest loss that is told from zero.
+        eps: losses below it count as it.
     """
 
     def __init__(self, lr: float = 0.025, *, eps: float = 1e-8) -> None:
@@ -31,6 +31,6 @@ class IMTLL(LearningSolver):
         weights = torch.exp(self.variable)
         slope = weights * magnitudes(losses, self.eps).to(weights) - 1
         # For a small loss the slope is -1, for a large one unbounded: Adam would remember it and crawl, long after s_i
-        # has begun to follow. Cut at 1, s_i moves by lr a step from either side.
+        # has begun to follow. Cut at 1, s_i moves by lr per step from either side.
         self.descend(slope.clamp_max(1.0))
         return weights.to(losses)

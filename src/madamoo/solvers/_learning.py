@@ -1,4 +1,4 @@
-"""Solvers that learn a vector, one entry an objective, by gradient steps of their own."""
+"""Solvers that learn a vector, one entry per objective, by gradient steps of their own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..checks import check_positive
 from ._base import Solver
-from ._checks import check_positive
 
 
 class LearningSolver(Solver):

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..checks import check_integer, check_positive
 from ._base import Solver
-from ._checks import check_positive
 from ._cosines import cosines
 from ._qp import Array
 
@@ -18,7 +18,8 @@ class NashMTL(Solver):
 
     Args:
         max_norm: longest d; None for no limit.
-        update_every: alpha is sought anew every so many steps, and kept in between.
+        update_every: alpha is computed every so many steps, and kept in between. With ``max_norm=None`` the steps in
+            between need no gradient per objective: one backward pass instead of C.
     """
 
     family = "gradient"
@@ -31,9 +32,7 @@ class NashMTL(Solver):
     def __init__(self, max_norm: float | None = 1.0, *, update_every: int = 1) -> None:
         super().__init__()
         self.max_norm = None if max_norm is None else check_positive("max_norm", max_norm)
-        if update_every < 1:
-            raise ValueError(f"update_every must be at least 1, got {update_every}")
-        self.update_every = update_every
+        self.update_every = check_integer("update_every", update_every, 1)
 
     def setup(self, n_objectives: int) -> None:
         self.register_buffer("alpha", torch.zeros(n_objectives, dtype=torch.float64))
@@ -43,10 +42,17 @@ class NashMTL(Solver):
     def has_state(self) -> bool:
         return self.n_objectives is None or self.update_every > 1
 
+    @property
+    def wants_rows(self) -> bool:
+        """While every alpha is kept and nothing limits the length of d, no gradient is looked at."""
+        return self.max_norm is not None or self.n_objectives is None or not bool(self.wait.all())
+
     def weights(self, losses: Tensor, gram: Tensor | None = None, preference: Tensor | None = None) -> Tensor:
-        gram = self.require(gram)
         self.ensure(len(losses))
-        S, n, _ = cosines(gram)
+        if not self.wants_rows:
+            self.wait = self.wait - 1
+            return self.alpha.to(losses)
+        S, n, _ = cosines(self.require(gram))
         if self.update_every == 1:
             beta = bargain(S)
         else:

@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..checks import check_integer, check_vector
 from ._base import Solver
-from ._checks import check_vector
+from ._options import PerObjectiveNumbers
 from ._qp import Array, Program
 from ._rays import loss_ray, read_preference, unit_sum
 
@@ -26,8 +27,8 @@ class ParetoMTL(Solver):
     are Pareto stationary and in the region of u_k, if the search has found it: somewhere in it, not on the ray.
 
     Args:
-        rays: the preference vectors whose u_j divide the space, one a row. If None: for two objectives five evenly
-            spaced ones, else a one-hot one for each objective and the equal one.
+        rays: the preference vectors whose u_j divide the space, each in order or by name. If None: for two objectives
+            five evenly spaced ones, else a one-hot one per objective and the equal one.
         search_steps: how many steps may go to searching; the paper searches at the start only.
     """
 
@@ -39,19 +40,26 @@ class ParetoMTL(Solver):
 
     columns: Tensor
     remaining: Tensor
+    rays: Tensor | None
 
-    def __init__(self, rays: Sequence[Sequence[float]] | Tensor | None = None, *, search_steps: int = 500) -> None:
+    def __init__(
+        self,
+        rays: Sequence[PerObjectiveNumbers] | Tensor | None = None,
+        *,
+        search_steps: int = 500,
+    ) -> None:
         super().__init__()
-        if rays is not None and len(rays) == 0:
-            raise ValueError("rays must have at least one row, got none")
-        if search_steps < 0:
-            raise ValueError(f"search_steps must not be negative, got {search_steps}")
-        self.rays = None if rays is None else [check_vector(f"rays[{j}]", ray) for j, ray in enumerate(rays)]
-        self.search_steps = search_steps
+        if rays is not None and (isinstance(rays, str) or not hasattr(rays, "__len__") or len(rays) == 0):
+            raise ValueError(f"rays must be a sequence of preference vectors, at least one, got {rays!r}")
+        self.n_rays = 0 if rays is None else len(rays)
+        for j, ray in enumerate(() if rays is None else rays):
+            self.take_per_objective(f"rays[{j}]", ray, check_vector)
+        self.search_steps = check_integer("search_steps", search_steps, 0)
+        self.register_buffer("rays", None)
 
     def setup(self, n_objectives: int) -> None:
-        for j, ray in enumerate(self.rays or []):
-            check_vector(f"rays[{j}]", ray, n_objectives)
+        rays = [self.values_per_objective(f"rays[{j}]", n_objectives) for j in range(self.n_rays)]
+        self.rays = torch.stack([ray for ray in rays if ray is not None]) if rays else None
         # Which columns of the rays this batch has objectives for: the base class restricts it with the losses.
         self.register_buffer("columns", torch.arange(n_objectives))
         self.register_buffer("remaining", torch.tensor(float(self.search_steps), dtype=torch.float64))
@@ -73,7 +81,7 @@ class ParetoMTL(Solver):
 
     def _preferences(self, count: int) -> Array:
         if self.rays is not None:
-            return torch.stack(self.rays)[:, self.columns.cpu()].numpy()
+            return self.rays.cpu()[:, self.columns.cpu()].numpy()
         if count == 2:
             angles = np.linspace(0.0, np.pi / 2, 5)
             return np.stack([np.sin(angles), np.sin(angles[::-1])], axis=1)

@@ -5,8 +5,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..checks import check_choice
 from ._base import Solver
-from ._checks import check_choice
 from ._cosines import cosines
 
 
@@ -18,7 +18,7 @@ class PCGrad(Solver):
     lambda_i is 1, which is also the weight of the heads.
 
     Args:
-        order: ``"random"``, drawn anew for each gradient and step, or ``"fixed"``, the order of the objectives.
+        order: ``"random"``, a new one for each gradient and step, or ``"fixed"``, the order of the objectives.
         seed: seed of the generator, which is saved with the solver.
     """
 

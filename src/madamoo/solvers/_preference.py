@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
-from ._base import Solver
-from ._checks import check_vector
+from ..checks import check_flag, check_vector
+from ._base import LARGEST_WEIGHT, Solver
+from ._options import PerObjectiveNumbers
 
 
 class Preference(Solver):
@@ -15,7 +14,7 @@ class Preference(Solver):
     This is how preference-conditioned methods (PaMaL, PaLoRA, COSMOS) drive the optimizer: a new vector each step.
 
     Args:
-        default: the vector for steps that give none; 1/C each when it is None.
+        default: the vector for steps that give none, in order or by name; 1/C each if None.
         normalise: divide each weight by the length of the objective's gradient, lambda_i = a_i / |g_i|, so that the
             preference decides and not the scale of the losses (the inner balancing of PaMaL). An objective whose
             gradient is zero keeps its weight.
@@ -27,14 +26,15 @@ class Preference(Solver):
 
     default: Tensor
 
-    def __init__(self, default: Sequence[float] | Tensor | None = None, *, normalise: bool = False) -> None:
+    def __init__(self, default: PerObjectiveNumbers | None = None, *, normalise: bool = False) -> None:
         super().__init__()
-        self.needs_gram = normalise
-        self.given = None if default is None else check_vector("default", default)
+        self.needs_gram = check_flag("normalise", normalise)
+        self.take_per_objective("default", default, check_vector)
 
     def setup(self, n_objectives: int) -> None:
-        given = torch.full((n_objectives,), 1.0 / n_objectives) if self.given is None else self.given
-        self.register_buffer("default", check_vector("default", given, n_objectives))
+        given = self.values_per_objective("default", n_objectives)
+        equal = torch.full((n_objectives,), 1.0 / n_objectives, dtype=torch.float64)
+        self.register_buffer("default", equal if given is None else given)
 
     def weights(self, losses: Tensor, gram: Tensor | None = None, preference: Tensor | None = None) -> Tensor:
         self.ensure(len(losses))
@@ -42,4 +42,4 @@ class Preference(Solver):
         if not self.needs_gram:
             return a
         lengths = self.require(gram).diagonal().clamp_min(0).sqrt().to(losses)
-        return a / torch.where(lengths > 0, lengths, 1.0)
+        return (a / torch.where(lengths > 0, lengths, 1.0)).clamp_max(LARGEST_WEIGHT)

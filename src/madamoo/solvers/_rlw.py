@@ -3,12 +3,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..checks import check_choice
 from ._base import Solver
-from ._checks import check_choice
 
 
 class RLW(Solver):
-    """Random loss weighting (`Lin et al., 2022 <https://arxiv.org/abs/2111.10603>`_): weights drawn anew each step.
+    """Random loss weighting (`Lin et al., 2022 <https://arxiv.org/abs/2111.10603>`_): new random weights each step.
 
     Args:
         distribution: ``"normal"``, the softmax of standard normal draws, or ``"dirichlet"``, uniform on the simplex.

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..checks import check_integer, check_positive
 from ._base import Solver
-from ._checks import check_positive
 
 
 class RotoGrad(Solver):
@@ -35,7 +35,7 @@ class RotoGrad(Solver):
 
     def __init__(self, n_objectives: int | None = None, *, lr: float = 0.01) -> None:
         super().__init__()
-        self.expected = n_objectives
+        self.expected = None if n_objectives is None else check_integer("n_objectives", n_objectives, 1)
         self.lr = check_positive("lr", lr)
         self.gathered: dict[object, dict[int, Tensor]] = {}  # for each call of rotate, G_k of its samples
         self.register_buffer("rotations", None)

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
-from ._checks import check_positive
+from ..checks import check_flag, check_integer, check_positive
+from ._options import PerObjectiveNumbers
 from ._tchebycheff import Tchebycheff
 
 
@@ -29,9 +28,9 @@ class SmoothTchebycheff(Tchebycheff):
         mu: smoothing; smaller is nearer to the maximum.
         warmup: number of steps of the warm-up; with 0 losses are taken as they are.
         log: take the logarithm of the losses.
-        default: the preference for steps that give none; 1/C each when it is None.
-        ideal: z; zero each if None.
-        eps: the smallest distance from the ideal point that is told from zero.
+        default: the preference for steps that give none, in order or by name; 1/C each if None.
+        ideal: z, in order or by name; zero each if None.
+        eps: distances from the ideal point below it count as it.
     """
 
     per_objective = ("default", "ideal", "unit", "counts")
@@ -45,14 +44,14 @@ class SmoothTchebycheff(Tchebycheff):
         warmup: int = 0,
         *,
         log: bool = False,
-        default: Sequence[float] | Tensor | None = None,
-        ideal: Sequence[float] | Tensor | None = None,
+        default: PerObjectiveNumbers | None = None,
+        ideal: PerObjectiveNumbers | None = None,
         eps: float = 1e-8,
     ) -> None:
         super().__init__(default, ideal=ideal)
         self.mu = check_positive("mu", mu)
-        self.warmup = int(check_positive("warmup", warmup, zero=True))
-        self.log = log
+        self.warmup = check_integer("warmup", warmup, 0)
+        self.log = check_flag("log", log)
         self.eps = check_positive("eps", eps)
 
     def setup(self, n_objectives: int) -> None:

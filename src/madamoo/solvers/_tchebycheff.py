@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from ..checks import check_numbers, check_vector
 from ._base import Solver
-from ._checks import check_vector
-from ._values import bounds_for, read_bounds
+from ._options import PerObjectiveNumbers
 
 
 class Tchebycheff(Solver):
@@ -23,8 +22,8 @@ class Tchebycheff(Solver):
     Losses may be of any size and sign, also below the ideal point. Objectives with preference 0 take no part.
 
     Args:
-        default: the preference for steps that give none; 1/C each when it is None.
-        ideal: z; zero each if None.
+        default: the preference for steps that give none, in order or by name; 1/C each if None.
+        ideal: z, in order or by name; zero each if None.
     """
 
     uses_preference = True
@@ -35,16 +34,20 @@ class Tchebycheff(Solver):
     ideal: Tensor
 
     def __init__(
-        self, default: Sequence[float] | Tensor | None = None, *, ideal: Sequence[float] | Tensor | None = None
+        self,
+        default: PerObjectiveNumbers | None = None,
+        *,
+        ideal: PerObjectiveNumbers | None = None,
     ) -> None:
         super().__init__()
-        self.given_default = None if default is None else check_vector("default", default)
-        self.given_ideal = read_bounds("ideal", ideal)
+        self.take_per_objective("default", default, check_vector)
+        self.take_per_objective("ideal", ideal, check_numbers)
 
     def setup(self, n_objectives: int) -> None:
-        given = torch.ones(n_objectives) if self.given_default is None else self.given_default
-        self.register_buffer("default", check_vector("default", given, n_objectives))
-        self.register_buffer("ideal", bounds_for("ideal", self.given_ideal, n_objectives))
+        default = self.values_per_objective("default", n_objectives)
+        ideal = self.values_per_objective("ideal", n_objectives)
+        self.register_buffer("default", torch.ones(n_objectives, dtype=torch.float64) if default is None else default)
+        self.register_buffer("ideal", torch.zeros(n_objectives, dtype=torch.float64) if ideal is None else ideal)
 
     def weights(self, losses: Tensor, gram: Tensor | None = None, preference: Tensor | None = None) -> Tensor:
         self.ensure(len(losses))

@@ -16,7 +16,7 @@ class UPGrad(WeightedSolver):
     and where nothing conflicts lambda = w. In weights, lambda = sum_i w_i v_i, v_i = argmin v' K v over v >= e_i.
 
     Args:
-        weights: w, one number for each objective, finite and not negative; 1/C each if None.
+        weights: w, one number per objective, finite and not negative, in order or by name; 1/C each if None.
     """
 
     def weights(self, losses: Tensor, gram: Tensor | None = None, preference: Tensor | None = None) -> Tensor:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ._checks import check_choice, check_positive
+from ..checks import check_choice, check_positive
 from ._learning import LearningSolver
 from ._values import magnitudes
 
@@ -18,35 +19,44 @@ class UW(LearningSolver):
     of l_i there. A loss counts by its magnitude, below ``eps`` as ``eps``: lambda_i stays near 1 / (2 eps) at most.
 
     Args:
-        kinds: ``"regression"``, ``"classification"``, or one of them for each objective.
+        kinds: ``"regression"``, ``"classification"``, or one of them per objective, in order or by name.
         lr: rate of the solver's own Adam on s; the slope it follows is cut to [-0.5, 0.5].
-        eps: the smallest loss that is told from zero.
+        eps: losses below it count as it.
     """
 
     per_objective = (*LearningSolver.per_objective, "factor")
     factor: Tensor
 
-    def __init__(self, kinds: str | Sequence[str] = "regression", *, lr: float = 0.025, eps: float = 1e-8) -> None:
+    def __init__(
+        self, kinds: str | Mapping[str, str] | Sequence[str] = "regression", *, lr: float = 0.025, eps: float = 1e-8
+    ) -> None:
         super().__init__(lr)
         self.eps = check_positive("eps", eps)
-        for kind in [kinds] if isinstance(kinds, str) else kinds:
-            check_choice("kinds", kind, ("regression", "classification"))
         self.kinds = kinds
+        if isinstance(kinds, str):
+            _factors("kinds", [kinds])
+        self.take_per_objective("kinds", None if isinstance(kinds, str) else kinds, _factors)
 
     def setup(self, n_objectives: int) -> None:
         super().setup(n_objectives)
-        kinds = [self.kinds] * n_objectives if isinstance(self.kinds, str) else list(self.kinds)
-        if len(kinds) != n_objectives:
-            raise ValueError(f"kinds must have {n_objectives} entries, one for each objective, got {kinds}")
-        self.register_buffer(
-            "factor", torch.tensor([0.5 if k == "regression" else 1.0 for k in kinds], dtype=torch.float64)
-        )
+        given = self.values_per_objective("kinds", n_objectives)
+        self.register_buffer("factor", _factors("kinds", [self.kinds] * n_objectives) if given is None else given)
 
     def weights(self, losses: Tensor, gram: Tensor | None = None, preference: Tensor | None = None) -> Tensor:
         self.ensure(len(losses))
         weights = self.factor * torch.exp(-self.variable)
         # Derivative by s_i of  weights_i l_i + s_i / 2. It is 0.5 for a small loss and unbounded for a large one, which
-        # Adam would remember long after s_i has begun to follow: cut at -0.5, s_i moves by lr a step from either side.
+        # Adam would remember long after s_i has begun to follow. Cut at -0.5, s_i moves by lr per step either way.
         slope = 0.5 - weights * magnitudes(losses, self.eps).to(weights)
         self.descend(slope.clamp_min(-0.5))
         return weights.to(losses)
+
+
+def _factors(name: str, kinds: Any, count: int | None = None) -> Tensor:
+    """The factor of l_i in the likelihood at sigma_i = 1, by kind."""
+    if not isinstance(kinds, list):
+        raise ValueError(f"{name} must be a string, or one string per objective, got {kinds!r}")
+    if count is not None and len(kinds) != count:
+        raise ValueError(f"{name} must have {count} entries, one per objective, got {kinds}")
+    known = {"regression": 0.5, "classification": 1.0}
+    return torch.tensor([known[check_choice(name, kind, list(known))] for kind in kinds], dtype=torch.float64)

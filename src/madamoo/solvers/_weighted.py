@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
+from ..checks import check_vector
 from ._base import Solver
-from ._checks import check_vector
+from ._options import PerObjectiveNumbers
 
 
 class WeightedSolver(Solver):
-    """Holds ``coefficients`` [C]: the given ones, or 1/C each. They never change."""
+    """Holds ``coefficients`` [C]: the given weights, or 1/C each. Training does not change them."""
 
     family = "gradient"
     needs_gram = True
@@ -20,15 +19,14 @@ class WeightedSolver(Solver):
 
     coefficients: Tensor
 
-    def __init__(self, weights: Sequence[float] | Tensor | None = None) -> None:
+    def __init__(self, weights: PerObjectiveNumbers | None = None) -> None:
         super().__init__()
-        if weights is not None:
-            given = check_vector("weights", weights)
-            self.register_buffer("coefficients", given)
-            self.n_objectives = len(given)
+        self.take_per_objective("weights", weights, check_vector)
 
     def setup(self, n_objectives: int) -> None:
-        self.register_buffer("coefficients", torch.full((n_objectives,), 1.0 / n_objectives, dtype=torch.float64))
+        given = self.values_per_objective("weights", n_objectives)
+        equal = torch.full((n_objectives,), 1.0 / n_objectives, dtype=torch.float64)
+        self.register_buffer("coefficients", equal if given is None else given)
 
     @property
     def has_state(self) -> bool:

@@ -1,0 +1,37 @@
+"""What was written to ``.grad``, and whether it still stands there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+_MARK = "_madamoo_wrote"
+
+
+@dataclass
+class Written:
+    """The gradients of one ``backward``, each with its version: a number that torch raises with every change."""
+
+    versions: dict[Tensor, int] = field(default_factory=dict)
+    vanishes: bool = False  # whether all of them are zero
+
+    def write(self, param: Tensor, gradient: Tensor) -> None:
+        setattr(gradient, _MARK, True)
+        param.grad = gradient
+        self.versions[gradient] = gradient._version
+
+    def was_cleared(self, params: Sequence[Tensor]) -> bool:
+        """Whether the gradients were cleared behind our back (model.zero_grad()), and with them what is pending."""
+        gradients = [p.grad for p in params if p.grad is not None]
+        touched = self.was_touched(gradients)  # zeros of our own making are no sign
+        return not gradients or (touched and not self.vanishes and not any(bool(g.any()) for g in gradients))
+
+    def was_touched(self, gradients: Iterable[Tensor]) -> bool:
+        return any(g._version != self.versions.get(g) for g in gradients)
+
+
+def foreign(params: Iterable[Tensor]) -> bool:
+    """Whether some gradient is not of our making, and not zero."""
+    return any(p.grad is not None and not hasattr(p.grad, _MARK) and bool(p.grad.any()) for p in params)

@@ -1,0 +1,173 @@
+"""A page: sections of words, tables and figures, and the one place where they become HTML.
+
+Whatever comes in is text, never markup: names of objectives and paths are a user's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any, TypeAlias
+
+from madamoo import __version__
+
+from .plots import Figure
+from .style import DARK
+from .tables import Table, caption_html, finite, table_html
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Figures side by side where there is room."""
+
+    figures: Sequence[Figure]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and what they are."""
+
+    items: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What the reader should know of the data, as a list."""
+
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Points:
+    """A list of short findings."""
+
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What it all comes to, and what to do about it."""
+
+    text: str
+    advice: Sequence[str] = ()
+
+
+Block: TypeAlias = str | Table | Figure | Panels | Facts | Notes | Points | Verdict  # a string is a paragraph
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Page:
+    title: str
+    lead: str = ""
+    sections: Sequence[Section] = field(default_factory=tuple)
+
+
+def write_page(page: Page, path: Path) -> Path:
+    """Write the page and return its path."""
+    return replace_file(path, render(page))
+
+
+def replace_file(path: Path, text: str) -> Path:
+    """Write a file so that at every moment it is the old one or the new one, and return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with new.open("wb") as file:
+            file.write(text.encode("utf-8", "replace"))  # half a surrogate pair in a name is no reason to fail
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def render(page: Page) -> str:
+    """The page as HTML, with its style, its script and plotly's own inside."""
+    from plotly.offline import get_plotlyjs
+
+    shown = [section for section in page.sections if section.blocks]
+    figures: list[Figure] = []
+    sections = [_section(k, section, figures) for k, section in enumerate(shown)]
+    links = [f'<a href="#section-{k}">{escape(section.title)}</a>' for k, section in enumerate(shown)]
+    return Template(_part("page.html")).substitute(
+        title=escape(page.title),
+        lead=f'<p class="lead">{escape(page.lead)}</p>' if page.lead else "",
+        contents="\n".join(links),
+        sections="\n".join(sections),
+        footer=f"Made by madamoo {escape(__version__)}. Everything on this page is in this file.",
+        style=_part("page.css"),
+        script=_part("page.js"),
+        plotly=get_plotlyjs().replace("</script", "<\\/script"),
+        figures=_json([{"data": figure.data, "layout": figure.layout} for figure in figures]),
+        dark=_json(DARK),
+    )
+
+
+def _part(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8").strip()
+
+
+def _json(value: Any) -> str:
+    """JSON that cannot end the script it stands in; what is not finite is a gap."""
+    text = json.dumps(finite(value), separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _section(number: int, section: Section, figures: list[Figure]) -> str:
+    blocks = "\n".join(_block(block, figures) for block in section.blocks)
+    return f'<section id="section-{number}">\n<h2>{escape(section.title)}</h2>\n{blocks}\n</section>'
+
+
+def _block(block: Block, figures: list[Figure]) -> str:
+    """The block as HTML; its figures are added to the list, for the script to draw."""
+    if isinstance(block, Table):
+        return table_html(block)
+    if isinstance(block, Figure):
+        return _figure(block, figures)
+    if isinstance(block, Panels):
+        inside = "\n".join(_figure(figure, figures) for figure in block.figures)
+        return f'<div class="panels">\n{inside}\n</div>'
+    if isinstance(block, Facts):
+        items = "\n".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in block.items.items())
+        return f"<dl>\n{items}\n</dl>"
+    if isinstance(block, Points):
+        return _list(block.lines)
+    if isinstance(block, Notes):
+        return f'<div class="notes">{_list(block.lines)}</div>'
+    if isinstance(block, Verdict):
+        advice = f"<p><strong>Advice.</strong></p>{_list(block.advice)}" if block.advice else ""
+        return f'<div class="verdict"><p><strong>Verdict.</strong> {_prose(block.text)}</p>{advice}</div>'
+    return f"<p>{_prose(block)}</p>"
+
+
+def _list(lines: Sequence[str]) -> str:
+    items = "\n".join(f"<li>{_prose(line)}</li>" for line in lines)
+    return f"<ul>\n{items}\n</ul>"
+
+
+def _prose(text: str) -> str:
+    return escape(text).replace(" %", "\u00a0%")  # no line begins with a sign
+
+
+def _figure(figure: Figure, figures: list[Figure]) -> str:
+    figures.append(figure)
+    label = escape(f"{figure.title}. {figure.caption}".rstrip(". "))
+    return (
+        f"<figure>{caption_html(figure.title, figure.caption)}\n"
+        f'<div class="plot" id="figure-{len(figures) - 1}" role="img" aria-label="{label}" '
+        f'style="height:{figure.height}px"></div></figure>'
+    )

@@ -1,0 +1,211 @@
+"""What MTAdam and AdaTask share: losses in, one row per objective kept until the step, skipped steps, checkpoints."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from ..checks import check_positive
+from ..gradients import (
+    Collected,
+    Collector,
+    Layout,
+    LossesT,
+    Written,
+    allow_several_backward_passes,
+    by_param,
+    check_names,
+    differentiate,
+    foreign,
+    largest_entry,
+    read_losses,
+)
+from ._moments import moment_dtype
+
+KEY = "per_objective"
+
+
+@dataclass
+class PerObjectiveRun:
+    """What outlives a step, and what waits for one."""
+
+    count: int | None = None
+    names: tuple[str, ...] | None = None
+    skipped: int = 0
+    warned: bool = False
+    pending: Pending | None = None
+
+
+@dataclass
+class Pending:
+    """What ``backward`` has computed since the last step."""
+
+    names: tuple[str, ...] | None
+    collected: Collected
+    written: Written = field(default_factory=Written)
+
+
+class PerObjective(Optimizer):
+    """An optimizer that keeps moments for each objective; a subclass moves one parameter, in ``move``.
+
+    ``backward(losses)`` differentiates every loss, ``step()`` updates the moments and moves the parameters. ``.grad``
+    gets the plain sum of the gradients, to look at; ``step()`` does not read it, but gradients that were cleared since
+    discard the ``backward``. An objective that a batch lacks adds nothing to the step, and its moments rest.
+    """
+
+    run: PerObjectiveRun
+
+    def __init__(
+        self, params: Iterable[Any], defaults: dict[str, Any], names: Sequence[str] | None, count: int | None = None
+    ) -> None:
+        for name in ("lr", "weight_decay"):
+            check_positive(name, float(defaults[name]), zero=True)
+        check_positive("eps", defaults["eps"])
+        for beta in defaults["betas"]:
+            check_decay("betas", beta)
+        super().__init__(params, defaults)
+        self.run = PerObjectiveRun(count)
+        if names is not None:
+            self.run = PerObjectiveRun(len(names), check_names(names))
+        allow_several_backward_passes()
+
+    def move(self, param: Tensor, keys: tuple[int, ...], rows: Tensor, group: dict[str, Any]) -> Tensor:
+        """Take the rows [K, *shape] of the objectives ``keys`` into ``self.state[param]``.
+
+        The result is what to subtract from the parameter, for a rate of 1.
+        """
+        raise NotImplementedError
+
+    @property
+    def weights(self) -> Tensor | None:
+        """None: no single number weighs an objective here, each parameter or coordinate has its own."""
+        return None
+
+    @property
+    def objectives(self) -> tuple[str, ...] | None:
+        """The names of the objectives, if the losses came as a dictionary."""
+        pending = self.run.pending
+        return self.run.names if pending is None else pending.names
+
+    @property
+    def skipped(self) -> int:
+        """How many steps were refused because a loss or a gradient was not finite."""
+        return self.run.skipped
+
+    @torch.no_grad()
+    def backward(
+        self, losses: LossesT, preference: None = None, retain_graph: bool = False, scaler: None = None
+    ) -> None:
+        """Differentiate the losses, in any form that :class:`MultiObjective` takes; calls before a step are summed.
+
+        The arguments are those of :meth:`MultiObjective.backward`; a preference or a scaler is refused.
+        """
+        if preference is not None or scaler is not None:
+            raise ValueError(f"{type(self).__name__} takes neither a preference nor a scaler")
+        run, params = self.run, self._params()
+        if run.pending is not None and run.pending.written.was_cleared(params):
+            run.pending = None
+        before = run.pending
+        names, count = (run.names, run.count) if before is None else (before.names, len(before.collected.values))
+        batch = read_losses(losses, names, count)
+        if before is not None and not before.collected.finite:
+            return
+        batch.check_graph()  # raises for a checkpoint that hides its parameters
+        collector = Collector(params, lambda _: 0)
+        collected = collector.open(None if before is None else before.collected, batch, Layout())
+        if collected.finite:
+            found = differentiate(batch, params, batch.present, retain_graph=retain_graph)
+            collected = collector.add(collected, found, opaque=False, missing=False)
+            # Squares must be finite, also that of a whole tensor's norm.
+            limit = min((torch.finfo(moment_dtype(p)).max ** 0.375 for p in params), default=0.0)
+            if not largest_entry(collected.rows, limit) <= limit:  # NaN compares false
+                collected = replace(collected, finite=False)
+        run.pending = Pending(batch.names, collected)
+        if collected.finite:
+            self._show(run.pending)
+            return
+        run.skipped += 1
+        for param in params:
+            run.pending.written.write(param, torch.zeros_like(param))
+        if not run.warned:
+            warnings.warn("a loss or a gradient is not finite or too large: such steps are skipped", stacklevel=3)
+        run.warned = True
+
+    def _show(self, pending: Pending) -> None:
+        for param in self._params():
+            param.grad = None
+        for param, _, stack in by_param(pending.collected.rows):
+            pending.written.write(param, stack.sum(0).to(param.dtype))
+        pending.written.vanishes = not any(bool(g.any()) for g in pending.written.versions)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the moments and move the parameters; a step that ``backward`` refused does nothing."""
+        result = None
+        if closure is not None:
+            with torch.enable_grad():
+                result = closure()
+        run, pending, params = self.run, self.run.pending, self._params()
+        run.pending = None
+        if pending is None and foreign(params):
+            raise RuntimeError(f"{type(self).__name__} does not read .grad: call opt.backward(losses) before step()")
+        if pending is None or not pending.collected.finite or pending.written.was_cleared(params):
+            return result
+        run.count, run.names = len(pending.collected.values), pending.names
+        groups = {p: group for group in self.param_groups for p in group["params"]}
+        for param, keys, stack in by_param(pending.collected.rows):
+            lr, decay = groups[param]["lr"], groups[param]["weight_decay"]
+            param.mul_(1 - lr * decay).sub_(lr * self.move(param, keys, stack, groups[param]))
+        return result
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget every ``backward`` since the last step, and clear ``.grad``."""
+        self.run.pending = None
+        super().zero_grad(set_to_none)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As of any torch optimizer, and under ``"per_objective"`` what else a resumed run needs."""
+        names = None if self.run.names is None else list(self.run.names)
+        own = {"objectives": names, "n_objectives": self.run.count, "skipped": self.run.skipped}
+        state = super().state_dict()
+        state["param_groups"][0][KEY] = (own,)  # torch.distributed.checkpoint carries "state" and "param_groups" only
+        return {**state, KEY: own}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what :meth:`state_dict` gave; one for other objectives is refused, with the reason."""
+        carried = [group[KEY][0] for group in state_dict["param_groups"] if KEY in group]
+        if KEY not in state_dict and not carried:
+            raise ValueError(f"the checkpoint lacks {KEY!r}: it is not the state_dict() of {type(self).__name__}")
+        groups = [{key: value for key, value in group.items() if key != KEY} for group in state_dict["param_groups"]]
+        run, own, state_dict = self.run, state_dict.get(KEY, *carried[:1]), {**state_dict, "param_groups": groups}
+        count, names = own["n_objectives"], own["objectives"]
+        if None not in (run.count, count) and run.count != count:
+            raise ValueError(f"the checkpoint has {count} objectives, the optimizer has {run.count}")
+        if run.names is not None and names is not None and set(run.names) != set(names):
+            raise ValueError(f"the checkpoint's objectives are {names}, not {list(run.names)}")
+        super().load_state_dict(state_dict)
+        # torch casts what it loads to the parameter's dtype, and does not copy it otherwise: so once more.
+        params = [p for group in self.param_groups for p in group["params"]]
+        keys = [key for group in state_dict["param_groups"] for key in group["params"]]
+        for param, key in zip(params, keys, strict=True):
+            saved = {k: v for k, v in state_dict["state"].get(key, {}).items() if isinstance(v, Tensor)}
+            self.state[param].update({name: value.to(param.device, copy=True) for name, value in saved.items()})
+        run.count, run.names = count, None if names is None else tuple(names)
+        run.skipped, run.pending = own["skipped"], None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "run": replace(self.run, pending=None)}
+
+    def _params(self) -> list[Tensor]:
+        return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+
+
+def check_decay(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be at least 0 and less than 1, got {value!r}")

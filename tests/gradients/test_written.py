@@ -1,0 +1,58 @@
+"""Whether what was written to ``.grad`` still stands there, and whether it is ours."""
+
+import torch
+
+from madamoo.gradients import Written, clear, foreign, like
+
+
+def test_gradients_that_somebody_has_cleared():
+    params = [torch.nn.Parameter(torch.ones(2)) for _ in range(2)]
+    for clear_it in (lambda p: setattr(p, "grad", None), lambda p: p.grad.zero_()):
+        written = Written()
+        for p in params:
+            written.write(p, torch.ones(2))
+        assert not written.was_cleared(params)
+        clear_it(params[0])
+        assert not written.was_cleared(params)  # the other one is still there
+        clear_it(params[1])
+        assert written.was_cleared(params)
+
+
+def test_zeros_of_our_own_making_are_no_sign():
+    param, written = torch.nn.Parameter(torch.ones(2)), Written()
+    written.write(param, torch.zeros(2))
+    assert not written.was_cleared([param])
+    written.vanishes = True
+    param.grad.zero_()
+    assert not written.was_cleared([param])
+
+
+def test_gradients_that_somebody_has_changed():
+    param, written = torch.nn.Parameter(torch.ones(2)), Written()
+    written.write(param, torch.ones(2))
+    assert not written.was_touched([param.grad]) and not foreign([param])
+    param.grad.mul_(2)
+    assert written.was_touched([param.grad]) and not written.was_cleared([param]) and not foreign([param])
+    assert written.was_touched([torch.ones(2)])
+
+
+def test_gradients_of_others():
+    ours, theirs, none = (torch.nn.Parameter(torch.ones(2)) for _ in range(3))
+    Written().write(ours, torch.ones(2))
+    theirs.square().sum().backward()
+    assert foreign([none, theirs]) and not foreign([ours, none])
+    theirs.grad.zero_()
+    assert not foreign([theirs])
+    clear([{"params": [ours]}, {"params": [theirs, none]}])
+    assert ours.grad is theirs.grad is none.grad is None
+
+
+def test_gradients_have_the_layout_and_dtype_of_the_parameter():
+    images = torch.nn.Parameter(torch.ones(2, 3, 4, 4).to(memory_format=torch.channels_last))
+    out = torch.randn(2, 3, 4, 4)
+    found = like(images, out)
+    assert torch.equal(found, out) and found.stride() == images.stride() and not found.requires_grad
+    half = torch.nn.Parameter(torch.ones(3, dtype=torch.bfloat16))
+    assert like(half, torch.ones(3)).dtype == torch.bfloat16
+    plain = torch.nn.Parameter(torch.ones(3))
+    assert like(plain, kept := torch.ones(3)) is kept

@@ -1,0 +1,109 @@
+"""The page: whatever comes in is text, and nothing is fetched."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from madamoo.presentation.page import (
+    Facts,
+    Notes,
+    Page,
+    Panels,
+    Points,
+    Section,
+    Verdict,
+    render,
+    replace_file,
+    write_page,
+)
+from madamoo.presentation.plots import Figure
+from madamoo.presentation.style import DARK
+from madamoo.presentation.tables import Cell, Table
+
+EVIL = "<img src=x onerror=alert(1)>\"'&</script><!--"
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.scripts, self.loads, self.ids = [], [], [], []
+        self.open = None
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.open = tag
+        self.ids += [value for name, value in attrs if name == "id"]
+        self.loads += [v for n, v in attrs if n in ("src", "href", "srcset") and not (v or "").startswith("#")]
+
+    def handle_endtag(self, tag):
+        self.open = None
+
+    def handle_data(self, data):
+        if self.open == "script":
+            self.scripts.append(data)
+
+
+def parse(text):
+    found = Tags()
+    found.feed(text)
+    return found
+
+
+@pytest.fixture(scope="module")
+def evil():
+    """Every kind of block, and every text in it the same."""
+    figure = Figure(EVIL, [{"type": "scatter", "x": [1, 2], "y": [1.0, float("nan")], "name": EVIL}], {"a": EVIL}, EVIL)
+    table = Table(EVIL, [EVIL, EVIL], [[EVIL, EVIL], [EVIL, Cell(EVIL, value=1.0)]], EVIL)
+    blocks = [EVIL, figure, Panels([figure]), table, Facts({EVIL: EVIL}), Notes([EVIL]), Points([EVIL])]
+    blocks.append(Verdict(EVIL, [EVIL]))
+    return render(Page(EVIL, EVIL, [Section(EVIL, blocks), Section("Nothing", [])]))
+
+
+def test_no_text_becomes_markup(evil):
+    found = parse(evil)
+    assert not [tag for tag, _ in found.tags if tag == "img"]
+    assert [tag for tag, _ in found.tags].count("script") == 4
+    assert not any(name.startswith("on") for _, attrs in found.tags for name in attrs)
+    assert "onerror" in evil  # it is there to be read
+
+
+def test_figures_are_data_that_cannot_leave_their_script(evil):
+    figures, dark = parse(evil).scripts[:2]
+    assert not set("<>&") & set(figures)
+    first, second = json.loads(figures)
+    assert first == second
+    assert first["data"][0]["name"] == EVIL and first["data"][0]["y"] == [1.0, None]
+    assert json.loads(dark) == DARK
+
+
+def test_the_page_needs_nothing_but_itself(evil):
+    found = parse(evil)
+    assert found.loads == []
+    policy = next(attrs["content"] for tag, attrs in found.tags if attrs.get("http-equiv"))
+    assert policy.startswith("default-src 'none'") and "http" not in policy
+    style = evil[evil.index("<style>") : evil.index("</style>")]
+    assert "url(" not in style and "@import" not in style
+    assert len(found.ids) == len(set(found.ids))
+    assert evil.count("plotly.js v") == 1, "the library is there once"
+
+
+def test_an_empty_section_is_left_out(evil):
+    assert "Nothing" not in [s for s in re.findall(r"<h2>(.*?)</h2>", evil)]
+
+
+def test_a_page_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "deep" / "page.html"
+    page = Page("half a pair: \ud800", sections=[Section("s", ["text"])])
+    assert write_page(page, path) == path
+    before = path.read_bytes()
+    assert b"half a pair: ?" in before
+
+    def fail(*_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match="full"):
+        replace_file(path, "new")
+    assert path.read_bytes() == before and list(path.parent.iterdir()) == [path]
