@@ -110,8 +110,8 @@ def test_every_kind_of_condition():
     torch.testing.assert_close(errors["slope"], -2 * b)
     torch.testing.assert_close(errors["probe"], torch.tensor([[0.125], [0.0]], dtype=torch.float64))
     residuals = problem.residuals(network)
-    assert residuals["first"].abs().max() < 1e-12
-    torch.testing.assert_close(residuals["second"], problem.points[:, :1] ** 2)
+    assert residuals["pde_first"].abs().max() < 1e-12
+    torch.testing.assert_close(residuals["pde_second"], problem.points[:, :1] ** 2)
 
 
 def test_points():

@@ -22,6 +22,7 @@ from ._geometry import (
     TimeDomain,
 )
 from ._jets import Unsupported
+from ._kernels import kernel_sums, kernel_traces, observe_kernel
 from ._networks import FNN, AdaptiveTanh, FourierFeatures, PeriodicFeatures
 from ._problem import Problem
 from ._reference import Reference, read_comsol
@@ -61,6 +62,9 @@ __all__ = [
     "Sphere",
     "TimeDomain",
     "Unsupported",
+    "kernel_sums",
+    "kernel_traces",
+    "observe_kernel",
     "polish",
     "read_comsol",
     "train",

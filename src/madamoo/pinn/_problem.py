@@ -16,7 +16,7 @@ from ._reference import Reference
 
 Equations = Callable[[Fields], Tensor | Mapping[str, Tensor]]
 PDE = "pde"
-"""The name of the residual when the equations return one tensor."""
+"""The name of the residual when the equations return one tensor; the names of several begin with it."""
 
 
 @dataclass
@@ -35,7 +35,8 @@ class Problem:
 
     Args:
         domain: A geometry, or ``geometry * TimeDomain(t0, t1)``; time is the last coordinate.
-        equations: From :class:`Fields` to the residual ``[n, 1]``, or to a dict of several by name.
+        equations: From :class:`Fields` to the residual ``[n, 1]``, or to a dict of several by name. The names of their
+            losses begin with "pde": ``"continuity"`` becomes ``"pde_continuity"``.
         constraints: Conditions by name.
         outputs: The names of the network's outputs, in order.
         variables: The names of the coordinates; by default x, y, z (x1, x2, ... beyond three) and t.
@@ -178,6 +179,22 @@ class Problem:
                 found[name] = _column(self.constraints[name].error(fields), f"constraints[{name!r}]")
         return found
 
+    def constraint_error(self, network: Network, name: str, rows: Tensor) -> Tensor:
+        """By how much one condition is violated at some of its points, ``[len(rows), 1]``."""
+        group = next(group for group in self._groups if name in group.names)
+        rows = rows.to(self.device)
+        count = len(group.points.x)
+        used = torch.cat([rows + first for first in range(0, len(group.inputs), count)])  # with their images
+        computed = Derivatives(network, group.inputs[used], self.names, group.requests, self.derivatives)
+
+        def get(output: int, index: Index) -> Tensor:
+            # A condition may have values of its own for all points, so it sees all of them, with zeros at the others.
+            column = computed.get(output, index)
+            return column.new_zeros(len(group.inputs), 1).index_copy(0, used, column)
+
+        fields = Fields(self.names, group.inputs, get, dict(self.unknowns), group.normals)
+        return _column(self.constraints[name].error(fields), f"constraints[{name!r}]")[rows]
+
     def error(self, network: Network) -> float:
         """The relative L2 error against the reference."""
         if self.reference is None:
@@ -234,11 +251,14 @@ class Problem:
 
 
 def _by_name(found: Tensor | Mapping[str, Tensor], count: int | None = None) -> dict[str, Tensor]:
-    """The residuals by name, checked."""
+    """The residuals by name, checked. The names say that they are residuals: some solvers look for that."""
     named = found if isinstance(found, Mapping) else {PDE: found}
     if not named:
         raise ValueError("equations must return at least one residual, got none")
-    return {name: _column(value, f"equations: the residual {name!r}", count) for name, value in named.items()}
+    return {
+        name if name.startswith(PDE) else f"{PDE}_{name}": _column(value, f"equations: the residual {name!r}", count)
+        for name, value in named.items()
+    }
 
 
 def _column(value: Tensor, what: str, count: int | None = None) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from madamoo import MultiObjective
 
+from ._kernels import observe_kernel
 from ._problem import Problem
 
 Callback = Callable[[int, dict[str, Tensor]], None]
@@ -80,6 +81,7 @@ def train(
     for step in range(1, steps + 1):
         opt.zero_grad()
         losses = problem.losses(network)
+        observe_kernel(problem, network, opt)
         opt.backward(losses)
         opt.step()
         if callback is not None:
