@@ -28,7 +28,7 @@ class NTK(Solver):
 
     kernel: ClassVar[str] = "trace"
     """What :meth:`observe_traces` is given: of each objective the trace of its kernel."""
-    per_objective = ("traces", "wait")
+    per_objective: ClassVar[tuple[str, ...]] = ("traces", "wait")
 
     traces: Tensor  # NaN until observed
     wait: Tensor  # steps that the traces are still to be kept for
