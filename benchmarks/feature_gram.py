@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from madamoo import MultiObjective
 from madamoo.bench import configure, get
-from madamoo.bench._data import data_root
-from madamoo.bench._training import Training
+from madamoo.bench.problems import data_root
+from madamoo.bench.training import Training
 
 
 class AtFeatures(MultiObjective):

@@ -17,9 +17,8 @@ import torch
 
 from madamoo import MAdam, PreferenceMetric, solvers
 from madamoo.bench import get
-from madamoo.bench._data import data_root
-from madamoo.bench._records import read_records
-from madamoo.bench._registry import build_model
+from madamoo.bench.problems import build_model, data_root
+from madamoo.bench.runs import read_records
 
 ESTIMATORS = ("collapsed", "diagonal", "full", "separable")  # pair takes what full does
 DTYPES = (None, torch.bfloat16, torch.float8_e5m2)
@@ -92,7 +91,7 @@ def rounding(root: Path | None, steps: int = 400) -> None:
                 for opt in (second, first):  # the second only looks: what it would do is undone
                     before = [p.detach().clone() for p in model.parameters()]
                     opt.zero_grad()
-                    opt.backward(problem.losses(model(batch.inputs), batch.targets))
+                    opt.backward(problem.losses(model, batch))
                     images.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
                     opt.step()
                     if opt is second:

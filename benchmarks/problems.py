@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from madamoo.bench.models import lenet, mlp
+from madamoo.bench.problems.models import lenet, mlp
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

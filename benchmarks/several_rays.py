@@ -17,8 +17,8 @@ import torch
 
 from madamoo import PreferenceMetric
 from madamoo.bench import configure, get
-from madamoo.bench._data import data_root
-from madamoo.bench._front_training import FrontTraining
+from madamoo.bench.problems import data_root
+from madamoo.bench.training import FrontTraining
 from madamoo.direction import Direction
 from madamoo.metric import Measurement
 
@@ -35,12 +35,13 @@ class RayByRay(FrontTraining):
         self.params = [p for group in groups for p in group["params"]]
 
     def advance(self) -> bool:
-        batch = self.next_batch()
+        batch = self.batches.draw(self.step % self.batches.steps, self.generator)
         rays = self.method.sampler(self.step / self.total_steps)
         self.set_rates()
         whitened = [torch.zeros_like(p) for p in self.params]
         for ray in rays:
-            losses = self.benchmark.losses(self.model(batch.inputs, preference=ray), batch.targets)
+            with self.model.at(ray):
+                losses = self.benchmark.losses(self.model, batch)
             each = [torch.autograd.grad(loss, self.params, retain_graph=True, allow_unused=True) for loss in losses]
             for k, param in enumerate(self.params):
                 keys = tuple(i for i, row in enumerate(each) if row[k] is not None)
@@ -54,7 +55,7 @@ class RayByRay(FrontTraining):
             param.grad = value
         self.optimizer.step()
         self.step += 1
-        if self.step % self.steps_per_epoch:
+        if self.step % self.batches.steps:
             return False
         self._end_epoch()
         return True

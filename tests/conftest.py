@@ -1,7 +1,6 @@
 """What every test may rely on: one thread, so that runs can be compared bit for bit, and the two usual precisions."""
 
 import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -25,20 +24,3 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])
 def dtype(request: pytest.FixtureRequest) -> torch.dtype:
     return request.param
-
-
-@pytest.fixture(autouse=True)
-def _end_in_time():
-    """A test that hangs fails."""
-    if not hasattr(signal, "SIGALRM"):
-        yield
-        return
-
-    def stop(*_):
-        raise TimeoutError("the test took more than two minutes")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(120)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)

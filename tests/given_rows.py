@@ -9,7 +9,10 @@ from madamoo import MAdam, PreferenceMetric, solvers
 class Given(solvers.Preference):
     """A solver for which every objective is differentiated, though its weights are given."""
 
-    needs_gram = True
+    row_statistics = ("max_abs",)
+
+    def weights(self, losses, gram=None, preference=None, *, max_abs=None):
+        return super().weights(losses, gram, preference)
 
 
 def start(dtype=torch.float64, size=5):
@@ -40,3 +43,20 @@ def averages(opt, index=0):
 
 def both_ways(i, j):
     return {(i, i), (j, j), (i, j), (j, i)}
+
+
+class Raw(solvers.Solver):
+    """Weights of any sign, which the test sets before each step: ``solver.given``."""
+
+    family = "loss"
+    given: tuple[float, ...] = ()
+
+    def weights(self, losses, gram=None, preference=None):
+        return torch.tensor(self.given, dtype=losses.dtype)[: len(losses)]
+
+
+class RawGradient(Raw):
+    """The same, for the shared parameters only."""
+
+    family = "gradient"
+    needs_gram = True

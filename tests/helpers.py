@@ -49,7 +49,7 @@ def wrap(net, solver="ls", estimator=None, inner=adam, **options):
 def estimators(solver):
     """No metric, and every estimator that the solver of this name allows."""
     static = solvers.get(solver).static
-    return [None, *(e for e in ESTIMATORS if e != "auto" and (static or e != "collapsed"))]
+    return [None, *(e for e in ESTIMATORS if static or e != "collapsed")]
 
 
 CASES = [(solver, estimator) for solver in solvers.available() for estimator in estimators(solver)]

@@ -1,4 +1,4 @@
-"""A benchmark and a model in a user's own file, small enough to be run hundreds of times: 6 steps an epoch."""
+"""A benchmark and a model in a user's own file, small enough to be run hundreds of times: 6 steps per epoch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from madamoo.bench import Benchmark, Data, Metric, Profile, Split
+from madamoo.bench import Data, Metric, Profile, Split, Supervised
 
 
 @dataclass
@@ -16,7 +16,7 @@ class Sizes:  # a dataclass with annotations as text needs its module to be in s
     rest: int = 20
 
 
-class Toy(Benchmark):
+class Toy(Supervised):
     name = "toy"
     objectives = ("sum", "sign")
     kinds = ("regression", "classification")
@@ -40,7 +40,7 @@ class Toy(Benchmark):
     def shape(self, data):
         return (3,), (1, 2)
 
-    def losses(self, outputs, targets):
+    def criteria(self, outputs, targets):
         return [
             nn.functional.mse_loss(outputs[0].squeeze(1), targets[0]),
             nn.functional.cross_entropy(outputs[1], targets[1]),

@@ -32,7 +32,7 @@ def build_app() -> "typer.Typer":
     """The command line with all its commands."""
     import typer
 
-    from .bench import command as bench
+    from .bench import commands as bench
     from .demo.command import demo
     from .figures.command import figures
     from .report.command import report
@@ -64,7 +64,7 @@ def build_app() -> "typer.Typer":
 
 
 def main() -> None:
-    """Entry point: run the command line; a missing extra is told in one line, not in a traceback."""
+    """Entry point: run the command line; a missing extra is named in one line, without a traceback."""
     try:
         build_app()()
     except ModuleNotFoundError as error:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from madamoo.bench.benchmarks.digits import Digits
+from madamoo.bench.problems.supervised.digits import Digits
 from madamoo.demo import training
 from madamoo.presentation.style import ADAM, CONTROL, MADAM
 

@@ -54,8 +54,12 @@ def draws(opt):
         ("cagrad", "full", {"exact": True}),
     ],
 )
-@pytest.mark.parametrize("parts", [1, 2])
-def test_rows_equal_brute_force(solver, estimator, options, parts):
+def test_rows_equal_brute_force(solver, estimator, options):
+    for parts in (1, 2):
+        _compare_rows(solver, estimator, options, parts)
+
+
+def _compare_rows(solver, estimator, options, parts):
     net = Net()
     opt = wrap(net, solver, estimator)
     probe = diagnostics.attach(opt, every=3, **options)
@@ -100,8 +104,7 @@ def test_an_optimizer_unlike_adam_has_no_second_moment_unless_it_is_asked_for(op
     assert probe.rows[-1]["bytes"]["probe"] == (8 * len(oracle.d) if known else 0)
 
 
-@pytest.mark.parametrize("estimator", ["full", "pair", "auto"])
-@pytest.mark.parametrize("solver", ["uw", "ls", "cagrad"])
+@pytest.mark.parametrize("solver, estimator", [("uw", "full"), ("uw", "pair"), ("ls", "auto"), ("cagrad", "full")])
 def test_a_shadow_is_the_metric_that_is_not_used(solver, estimator):
     """It is fed each step, measured or not, with the averages of the run as it is."""
     net = Net()
@@ -125,6 +128,25 @@ def test_a_shadow_is_the_metric_that_is_not_used(solver, estimator):
             compare(probe.rows[-1], wanted)
     assert len(probe.rows) == 3
     assert shadow.steps == STEPS
+
+
+def test_a_shadow_divides_an_extra_term_as_the_metric_would():
+    """The floor matters then: d is not made of the objectives' gradients alone."""
+    rows = []
+    for used in (True, False):
+        net = Net()
+        metric = PreferenceMetric("full", rampup=0, beta=0.5)
+        frozen = torch.optim.SGD(net.parameters(), lr=0.0)
+        opt = MultiObjective(frozen, solvers.UW(), metric if used else None, head_weights="lambda")
+        probe = diagnostics.attach(opt, every=1, shadow=None if used else metric)
+        for t in range(4):
+            opt.zero_grad()
+            opt.backward(net.losses(t), extra=100.0 * sum(p.square().sum() for p in net.parameters()))
+            opt.step()
+        rows.append([row["effects"]["preference"] | {"floored": row["floored"]} for row in probe.rows])
+    assert rows[0][-1]["floored"] > 0.5
+    for a, b in zip(*rows, strict=True):
+        compare(b, a, rtol=1e-9)
 
 
 def test_a_direction_that_is_clipped_or_masked_is_taken_as_it_is():
@@ -204,18 +226,19 @@ def test_small_pieces_and_samples_add_up(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:the weights of a static solver were changed")
 @pytest.mark.parametrize("estimator", ["full", "pair", "diagonal", "marginal", "collapsed"])
-@pytest.mark.parametrize(
-    "options",
-    [
+def test_the_curvature_is_the_one_the_metric_divides_by(estimator):
+    """Floor, eps and ramp-up on top of it give what the metric gives, also after a restart of its averages."""
+    for options in (
         {},
         {"every": 3},
         {"normalise": True},
         {"bias_correction": False, "floor": False},
         {"rampup": 0, "ramp": "paper", "eps": 1e-4},
-    ],
-)
-def test_the_curvature_is_the_one_the_metric_divides_by(estimator, options):
-    """Floor, eps and ramp-up on top of it give what the metric gives, also after a restart of its averages."""
+    ):
+        _divide_by_the_curvature(estimator, options)
+
+
+def _divide_by_the_curvature(estimator, options):
     net = Net()
     metric = PreferenceMetric(estimator, **{"rampup": 4, **options})
     opt = MultiObjective(adam(net), solvers.LS([1.0, 2.0, 3.0]), metric)
@@ -225,16 +248,17 @@ def test_the_curvature_is_the_one_the_metric_divides_by(estimator, options):
             opt.solver.coefficients = torch.tensor([3.0, 2.0, 1.0], dtype=torch.float64)
         opt.zero_grad()
         opt.backward(net.losses(t))
-        assert opt.run.pending.measurement.restart == (t == 4 and estimator == "collapsed")
+        assert opt.run.pending.measurement.restarts == (t == 4 and estimator == "collapsed")
         for x, beta in opt.run.pending.directions:
             C = metric.curvature(x, beta, opt.run.pending.measurement)
             floor = 1 - beta if metric.floor else 0.0
-            M = metric_of(x, C, floor=floor, eps=metric.eps, alpha=metric.alpha, ramp=metric.ramp)
+            seen.append(None if C is None else C.clone())
+            given = {"eps": metric.eps, "alpha": metric.alpha, "ramp": metric.ramp}
+            M = metric_of(x.d, C, x.block.sizes, floor=floor, **given)
             found = torch.cat([p.grad.reshape(-1) for p in x.params])
             torch.testing.assert_close(found, x.d / M, rtol=1e-12, atol=0)
-            seen.append(C)
         opt.step()
-    assert any(bool((C > 0).any()) for C in seen)
+    assert any(C is not None and bool((C > 0).any()) for C in seen)
 
 
 # Closed forms.

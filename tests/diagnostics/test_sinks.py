@@ -40,7 +40,7 @@ def test_a_resumed_run_appends_even_after_half_a_line(tmp_path):
     with (tmp_path / "diagnostics.jsonl").open("a") as file:
         file.write('{"step": 5, "los')
     second = run(tmp_path, start=6)
-    with pytest.warns(UserWarning, match="line 4 is not complete"):
+    with pytest.warns(UserWarning, match="line 4 was left out: it is not complete"):
         rows = diagnostics.read(tmp_path)
     assert rows == [*first.rows, *second.rows]
     assert [r["step"] for r in rows] == [0, 2, 4, 6, 8, 10]
@@ -68,12 +68,12 @@ def test_what_is_no_row_is_named_and_set_aside(tmp_path):
     bad = {
         "it is [], not a dictionary": [],
         "objectives must be different names": good | {"objectives": ["a", "a", "b"]},
-        "it.step is True, not a whole number": good | {"step": True},
+        "it.step is True, not a count": good | {"step": True},
         "it has no losses": {key: value for key, value in good.items() if key != "losses"},
         "it.floored is 1000": good | {"floored": 10**400},
         "it.effects has no euclidean": good | {"effects": {"adam": None}},
         "one entry each": good | {"cosines": [[1.0]]},
-        "it.seconds.solver is '1', not a number": good | {"seconds": {"solver": "1"}},
+        "it.seconds['solver'] is '1', not a number": good | {"seconds": {"solver": "1"}},
     }
     for reason, row in bad.items():
         (tmp_path / "diagnostics.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(good) + "\n")

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from madamoo import cli
 from madamoo.bench import get
-from madamoo.bench._files import seal
+from madamoo.bench.runs._files import seal
 from madamoo.figures.claims import COMPARED, HIGHER, STALLS, Phases, phase_gaps, switch_distances
 from madamoo.figures.command import FIGURES
 from madamoo.figures.experiments import (
@@ -173,16 +173,20 @@ def test_fronts_are_means_over_the_seeds_of_each_optimizer(tmp_path):
     assert "MAdam raises the hypervolume (fronts-multimnist-pamal)" in result.output
 
 
-def test_a_record_does_not_run_its_authors_file(tmp_path):
-    (tmp_path / "trap.py").write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')\n")
+def test_a_record_does_not_run_its_authors_file_unless_the_user_names_it(tmp_path):
+    text = "from madamoo.bench.problems import registered\nBENCHMARKS = {'own': lambda: registered('multimnist')}\n"
+    (tmp_path / "trap.py").write_text(f"{text}open({str(tmp_path / 'sprung')!r}, 'w')\n")
     line = next((ROOT / "results" / "pareto").glob("multimnist*.jsonl")).read_text().splitlines()[0]
     record = json.loads(line)
     record["config"]["benchmark"] = str(tmp_path / "trap.py")
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "packed.jsonl").write_text(json.dumps(seal(record)) + "\n")
     result = call("--out", tmp_path / "out", "--only", "fronts", "--fronts", tmp_path / "runs")
-    assert result.exit_code == 0 and "whose code is not run" in result.output
-    assert not (tmp_path / "sprung").exists()
+    assert result.exit_code == 0 and "trap.py are left out" in result.output
+    assert not (tmp_path / "sprung").exists() and not list((tmp_path / "out").glob("*.svg"))
+    own = ("--benchmark", tmp_path / "trap.py")
+    result = call("--out", tmp_path / "out", "--only", "fronts", "--fronts", tmp_path / "runs", *own)
+    assert result.exit_code == 0 and (tmp_path / "sprung").exists() and list((tmp_path / "out").glob("*.svg"))
 
 
 def test_without_fronts_it_says_what_to_run(tmp_path):

@@ -26,7 +26,7 @@ def batch_of(params, slopes, reach, opaque):
     return read_losses(losses)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(
     batches=st.lists(BATCH.filter(lambda b: any(b[0])), min_size=1, max_size=4),
     heads_together=st.booleans(),

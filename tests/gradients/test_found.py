@@ -134,17 +134,17 @@ def test_sparse_gradients_are_refused():
         differentiate(read_losses([table(torch.tensor([1, 2])).sum()]), [table.weight], (0,))
 
 
-def test_a_model_compiled_for_one_backward_pass_is_named(monkeypatch):
-    import torch._functorch.config
+def test_a_model_compiled_for_one_backward_pass_is_named():
+    import torch._functorch.config as config
 
-    monkeypatch.setattr(torch._functorch.config, "donated_buffer", True)  # torch's default
     torch.compiler.reset()
     net = Net()
     net.compile(backend="aot_eager")
     params = list(net.parameters())
-    differentiate(read_losses(net.losses(0)[:1]), params, (0,))  # the pass that torch compiles for
-    with pytest.raises(RuntimeError, match="Build the optimizer first"):
-        differentiate(read_losses(net.losses(0)), params, EACH)
+    with config.patch(donated_buffer=True):  # torch's default
+        differentiate(read_losses(net.losses(0)[:1]), params, (0,))  # the pass that torch compiles for
+        with pytest.raises(RuntimeError, match="Build the optimizer first"):
+            differentiate(read_losses(net.losses(0)), params, EACH)
     torch.compiler.reset()
 
 

@@ -25,6 +25,22 @@ def test_the_owner_of_a_block_of_heads():
     assert heads.spread([0.1, 0.2, 0.3, 0.4], like).tolist() == [0.1] * 6 + [0.2, 0.4]
 
 
+def test_a_flat_tensor_cut_into_parameters():
+    """In their shape, dtype and memory layout, on which fused optimizers rely."""
+    flat = torch.arange(8.0)
+    found = Block(PARAMS).unflatten(flat)
+    assert [x.shape for x in found] == [p.shape for p in PARAMS]
+    assert found[0].data_ptr() == flat.data_ptr() and found[3].item() == 7.0  # views
+    half = Block(tuple(p.bfloat16().requires_grad_() for p in PARAMS)).unflatten(flat)
+    assert {x.dtype for x in half} == {torch.bfloat16} and half[0].tolist() == [[0, 1, 2], [3, 4, 5]]
+    images = torch.nn.Parameter(torch.empty(2, 3, 4, 4).to(memory_format=torch.channels_last))
+    plain = torch.nn.Parameter(torch.empty(2))
+    out = torch.randn(98)
+    first, second = Block((images, plain)).unflatten(out)
+    assert first.stride() == images.stride() and not first.requires_grad and torch.equal(second, out[96:])
+    assert torch.equal(first, out[:96].view(2, 3, 4, 4))
+
+
 def test_blocks_and_rows_are_told_apart_by_identity():
     assert Block(PARAMS) != Block(PARAMS) and len({Block(PARAMS), Block(PARAMS)}) == 2
     assert are_same(PARAMS, [*PARAMS]) and are_same((), [])

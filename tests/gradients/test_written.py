@@ -2,7 +2,7 @@
 
 import torch
 
-from madamoo.gradients import Written, clear, foreign, like
+from madamoo.gradients import Written, foreign
 
 
 def test_gradients_that_somebody_has_cleared():
@@ -43,16 +43,3 @@ def test_gradients_of_others():
     assert foreign([none, theirs]) and not foreign([ours, none])
     theirs.grad.zero_()
     assert not foreign([theirs])
-    clear([{"params": [ours]}, {"params": [theirs, none]}])
-    assert ours.grad is theirs.grad is none.grad is None
-
-
-def test_gradients_have_the_layout_and_dtype_of_the_parameter():
-    images = torch.nn.Parameter(torch.ones(2, 3, 4, 4).to(memory_format=torch.channels_last))
-    out = torch.randn(2, 3, 4, 4)
-    found = like(images, out)
-    assert torch.equal(found, out) and found.stride() == images.stride() and not found.requires_grad
-    half = torch.nn.Parameter(torch.ones(3, dtype=torch.bfloat16))
-    assert like(half, torch.ones(3)).dtype == torch.bfloat16
-    plain = torch.nn.Parameter(torch.ones(3))
-    assert like(plain, kept := torch.ones(3)) is kept

@@ -106,7 +106,7 @@ def test_close_to_the_averages_in_full(estimator):
     for kept in (None, *SMALL):
         net, opt = built(kept, estimator)
         state = copy.deepcopy(net.state_dict())
-        for t in range(40):
+        for t in range(20):
             net.load_state_dict(state)  # the same gradients for all
             opt.zero_grad()
             opt.backward(net.losses(t))
@@ -175,7 +175,7 @@ def test_averages_in_few_bits_need_a_generator():
 
 def sizes(net, opt):
     """Bytes of the inner optimizer's moments, and of the averages."""
-    train(net, opt, 30)
+    train(net, opt, 30 if opt.metric.estimator == "pair" else 2)
     moments = [m for s in opt.state.values() for k, m in s.items() if k != "step"]
     return state_bytes(moments), state_bytes([block.tensors() for block in opt.metric.averages])
 
@@ -197,7 +197,7 @@ def test_how_many_buffers_there_are(dtype, width):
 @pytest.mark.parametrize("decay", [0.9, 0.0])
 def test_float8_survives_a_long_silence_and_a_jump(decay, noise):
     g, row, scale = torch.ones(100), torch.zeros(100, dtype=torch.float8_e5m2), 1.0
-    sizes = [*[1e-14] * 20, 1e6, *[1.0] * 150, *[0.0] * 2000, *[1.0] * 150]
+    sizes = [*[1e-14] * 20, 1e6, *[1.0] * 150, *[0.0] * 800, *[1.0] * 150]
     for size in sizes:
         scale = decayed(row, scale, decay, (size * g, size * g, 1 - decay), random_bits(row, noise))
         assert bool(row.float().isfinite().all()) and 0 < scale < float("inf")

@@ -1,9 +1,13 @@
 """Which objective is which: names, batches that lack some, and heads."""
 
+import math
 import warnings
+from itertools import product
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 from helpers import Net, adam, close_params, metric, same, same_params, snapshot, train, wrap
@@ -27,25 +31,111 @@ def _run(net, opt, batches):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("solver, estimator", [("cagrad", "full"), ("uw", "pair"), ("ls", "collapsed")])
-def test_the_form_of_the_losses_does_not_matter(form, solver, estimator, dtype):
-    net, control = Net(dtype=dtype), Net(dtype=dtype)
-    train(control, wrap(control, solver, estimator), 4)
-    opt = wrap(net, solver, estimator)
-    _run(net, opt, (FORMS[form](net.losses(t)) for t in range(4)))
-    ulps = 64 * torch.finfo(dtype).eps
-    close_params(net, control, rtol=ulps, atol=ulps)
-    assert opt.objectives == (NAMES if form == "dict" else None)
+def test_the_form_of_the_losses_does_not_matter(form):
+    for (solver, estimator), dtype in product(
+        [("cagrad", "full"), ("uw", "pair"), ("ls", "collapsed")], [torch.float32, torch.float64]
+    ):
+        net, control = Net(dtype=dtype), Net(dtype=dtype)
+        train(control, wrap(control, solver, estimator), 4)
+        opt = wrap(net, solver, estimator)
+        _run(net, opt, (FORMS[form](net.losses(t)) for t in range(4)))
+        ulps = 64 * torch.finfo(dtype).eps
+        close_params(net, control, rtol=ulps, atol=ulps)
+        assert opt.objectives == (NAMES if form == "dict" else None)
+
+
+def _named(losses, order=(0, 1, 2)):
+    return {NAMES[i]: losses[i] for i in order}
 
 
 def test_named_losses_are_matched_by_name():
     net, control = Net(), Net()
-    opts = [MultiObjective(adam(n), solvers.LS([0.1, 0.2, 0.7]), metric("full")) for n in (net, control)]
-    _run(control, opts[1], (dict(zip(NAMES, control.losses(t), strict=True)) for t in range(4)))
-    named = (dict(zip(NAMES, net.losses(t), strict=True)) for t in range(4))
-    _run(net, opts[0], (dict(sorted(losses.items(), reverse=t > 0)) for t, losses in enumerate(named)))
+    opts = [MultiObjective(adam(n), solvers.UW(), metric("full")) for n in (net, control)]
+    _run(control, opts[1], (_named(control.losses(t)) for t in range(4)))
+    _run(net, opts[0], (_named(net.losses(t), (2, 1, 0) if t else (0, 1, 2)) for t in range(4)))
     assert same(snapshot(net, opts[0]), snapshot(control, opts[1]))
     assert opts[0].objectives == NAMES
+
+
+BY_NAME = {
+    "ls": ("weights", [0.1, 0.2, 0.7]),
+    "upgrad": ("weights", [0.1, 0.2, 0.7]),
+    "alignedmtl": ("weights", [0.1, 0.2, 0.7]),
+    "preference": ("default", [0.1, 0.2, 0.7]),
+    "tchebycheff": ("ideal", [0.0, 0.1, 0.05]),
+    "famo": ("min_losses", [0.0, 0.1, 0.05]),
+    "graddrop": ("leak", [0.1, 0.2, 0.7]),
+}
+
+
+@settings(max_examples=30, deadline=None, derandomize=True, database=None)
+@given(
+    solver=st.sampled_from(sorted(BY_NAME)),
+    orders=st.lists(st.permutations(range(3)), min_size=4, max_size=4),
+    given=st.permutations(range(3)),
+    ahead=st.booleans(),
+)
+def test_options_by_name_hold_in_whatever_order_the_losses_come(solver, orders, given, ahead):
+    """By position they would follow the order of the first dict: that is refused, unless the order is fixed."""
+    option, values = BY_NAME[solver]
+    by_name = {NAMES[i]: values[i] for i in given}
+    names = NAMES if ahead else None
+    net, control, third = Net(), Net(), Net()
+    opt = MultiObjective(adam(net), solvers.get(solver, **{option: by_name}), metric("full"), objectives=names)
+    in_order = solvers.get(solver, **{option: values})
+    reference = MultiObjective(adam(control), in_order, metric("full"), objectives=NAMES)
+    _run(net, opt, (_named(net.losses(t), order) for t, order in enumerate(orders)))
+    _run(control, reference, (_named(control.losses(t), order) for t, order in enumerate(orders)))
+    torch.testing.assert_close(
+        [opt.weights_by_name[n] for n in NAMES], [reference.weights_by_name[n] for n in NAMES], rtol=1e-9, atol=0
+    )
+    if solver != "graddrop":  # it draws in the order of the objectives
+        close_params(net, control, rtol=1e-8, atol=1e-10)
+    refused = MultiObjective(adam(third), solvers.get(solver, **{option: values}))
+    with pytest.raises(ValueError, match=rf"{option} is given by position.*objectives="):
+        refused.backward(_named(third.losses(0), orders[0]))
+    assert all(p.grad is None for p in third.parameters())
+
+
+def test_weights_by_name_of_other_objectives_are_refused():
+    net = Net()
+    for weights, match in [
+        ({"a": 1.0, "b": 1.0}, "missing 'c'"),
+        ({"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}, "unknown 'd'"),
+    ]:
+        opt = MAdam(net.parameters(), solver=solvers.LS(weights))
+        with pytest.raises(ValueError, match=match):
+            opt.backward(_named(net.losses(0)))
+    opt = MAdam(net.parameters(), solver=solvers.LS({"a": 1.0, "b": 1.0, "c": 1.0}))
+    with pytest.raises(ValueError, match="the losses have no names"):
+        opt.backward(net.losses(0))
+
+
+def test_weights_and_losses_are_read_by_name():
+    net = Net()
+    opt = wrap(net, "uw", "full", objectives=NAMES)
+    assert opt.weights_by_name == opt.losses_by_name == {}
+    a, _, c = net.losses(0)
+    opt.backward({"c": c, "a": a})
+    assert list(opt.weights_by_name) == list(opt.losses_by_name) == list(NAMES)
+    assert opt.weights_by_name["b"] == 0 and math.isnan(opt.losses_by_name["b"])
+    assert (opt.losses_by_name["a"], opt.losses_by_name["c"]) == (float(a.detach()), float(c.detach()))
+    opt.backward(_named(net.losses(1)))
+    assert opt.losses_by_name["a"] == pytest.approx(float((net.losses(0)[0] + net.losses(1)[0]).detach()))
+    opt.step()
+    assert list(opt.weights_by_name.values()) == opt.weights.tolist()
+    plain = wrap(Net())
+    plain.backward([p.sum() for p in plain.param_groups[0]["params"][:2]])
+    assert plain.weights_by_name == {"0": 0.5, "1": 0.5}
+
+
+def test_a_solver_is_given_by_name_with_options():
+    for spec in ("cagrad:c=0.2", "CAGrad:c=0.2", solvers.CAGrad(c=0.2)):
+        for make in (lambda net, s: MAdam(net.parameters(), solver=s), lambda net, s: MultiObjective(adam(net), s)):
+            assert repr(make(Net(), spec).solver) == "CAGrad(c=0.2)"
+    assert repr(MAdam(Net().parameters()).solver) == "LS()"
+    with pytest.raises(ValueError, match="cagrd"):
+        MAdam(Net().parameters(), solver="cagrd")
 
 
 @pytest.mark.parametrize("how", ["left out", "None", "None in a list"])
@@ -62,10 +152,11 @@ def test_a_missing_objective_has_weight_zero_and_rests(how, solver, estimator):
         return {n: v for n, v in zip(NAMES, values, strict=True) if how == "None" or v is not None}
 
     def averages():
+        saved = opt.metric.state_dict(list(net.parameters()))["averages"]
         return {
-            (name, pair): (F.clone(), n)
-            for name, p in net.named_parameters()
-            for pair, F, n in zip(*(vars(opt.metric.averages[p])[k] for k in ("pairs", "F", "n")), strict=True)
+            (index, tuple(pair)): (F.clone(), n)
+            for index, a in saved.items()
+            for pair, F, n in zip(a["pairs"], a["F"], a["n"], strict=True)
         }
 
     _run(net, opt, (losses(t, ()) for t in range(6)))
@@ -82,8 +173,17 @@ def test_a_missing_objective_has_weight_zero_and_rests(how, solver, estimator):
     assert any(not same(before[key], after[key]) for key in before.keys() - rest)
 
 
-@pytest.mark.parametrize("estimator", [None, "full", "diagonal"])
-@pytest.mark.parametrize("solver", [solvers.LS, solvers.UW, solvers.DWA, solvers.MGDA, solvers.CAGrad])
+@pytest.mark.parametrize(
+    "solver, estimator",
+    [
+        (solvers.LS, "diagonal"),
+        (solvers.LS, None),
+        (solvers.UW, "full"),
+        (solvers.DWA, None),
+        (solvers.MGDA, "full"),
+        (solvers.CAGrad, None),
+    ],
+)
 def test_an_objective_that_never_comes_might_as_well_not_be_there(solver, estimator):
     net, control = Net(), Net()
     three, two = (solver([0.2, 0.5, 0.3]), solver([0.2, 0.3])) if solver is solvers.LS else (solver(), solver())
@@ -95,17 +195,29 @@ def test_an_objective_that_never_comes_might_as_well_not_be_there(solver, estima
     torch.testing.assert_close(opt.weights[[0, 2]], reference.weights)
 
 
-@pytest.mark.parametrize("first", [(0,), (0, 1), (1, 2)])
-def test_a_first_batch_that_lacks_an_objective_is_no_change_of_weights(first):
-    """Every batch lacks some, the first too: one average of d^2 from the first step on, and no warning."""
-    net = Net()
-    opt = wrap(net, "ls", "collapsed", objectives=NAMES)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for t, present in enumerate([first, (0, 1, 2), (0, 2), (0, 1, 2)]):
-            losses = net.losses(t)
-            _run(net, opt, [{NAMES[i]: losses[i] for i in present}])
-    assert opt.metric.averages[net.trunk[0].weight].n == [4]
+def test_constant_weights_and_batches_that_lack_objectives_warn_once():
+    """One average of d^2 mixes batches of different objectives: exact, or loud. No batch restarts it."""
+    for first in ((0,), (0, 1), (1, 2)):
+        net = Net()
+        opt = wrap(net, "ls", "collapsed", objectives=NAMES)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            for t, present in enumerate([first, (0, 1, 2), (0, 2), (0, 1, 2)]):
+                losses = net.losses(t)
+                _run(net, opt, [{NAMES[i]: losses[i] for i in present}])
+        assert [w.filename for w in seen] == [__file__]
+        assert "a batch lacks objectives" in str(seen[0].message) and "'full'" in str(seen[0].message)
+        assert opt.metric.state_dict(list(net.parameters()))["averages"][0]["n"] == [4]
+
+
+def test_estimators_that_keep_objectives_apart_do_not_warn():
+    for solver, estimator in (("ls", "full"), ("ls", "pair"), ("ls", None), ("uw", "marginal")):
+        net = Net()
+        opt = wrap(net, solver, estimator, objectives=NAMES)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for t in range(3):
+                _run(net, opt, [_named(net.losses(t), [i for i in range(3) if i != t])])
 
 
 def test_changed_weights_of_a_static_solver_restart_the_average_with_a_warning():
@@ -114,11 +226,11 @@ def test_changed_weights_of_a_static_solver_restart_the_average_with_a_warning()
     train(net, opt, 3)
     opt.solver.coefficients.copy_(torch.tensor([0.1, 0.2, 0.7]))
     opt.zero_grad()
-    with pytest.warns(UserWarning, match="start anew") as seen:
+    with pytest.warns(UserWarning, match="start again") as seen:
         opt.backward(net.losses(3))
     assert [w.filename for w in seen] == [__file__]  # it points at the user's line
     opt.step()
-    assert opt.metric.averages[net.trunk[0].weight].n == [1]
+    assert [a.n for a in opt.metric.averages] == [[1]] * len(list(opt.metric.averages))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         train(net, opt, 1, start=4)
@@ -141,24 +253,23 @@ def _gram(rows, names):
     return G @ G.T
 
 
-@pytest.mark.parametrize("given", [None, "module", "parameters"])
-@pytest.mark.parametrize("head_weights", ["auto", "lambda"])
 @pytest.mark.parametrize("solver", [solvers.CAGrad, solvers.MGDA, solvers.UW, solvers.LS])
-def test_whose_weights_hold_for_heads(solver, head_weights, given):
+def test_whose_weights_hold_for_heads(solver):
     """Gradient-balancing solvers see and weigh the shared parameters; a head follows its own objective."""
-    net = Net()
-    rows = _rows(net, 0)
-    shared = {None: None, "module": net.trunk, "parameters": [net.trunk[0].weight]}[given]
-    opt = MultiObjective(adam(net), solver(), head_weights=head_weights, shared=shared)
-    opt.backward(net.losses(0))
-    weighed = list(rows[0])
-    if solver.needs_gram and head_weights == "auto":
-        weighed = ["trunk.0.weight"] if given == "parameters" else ["trunk.0.weight", "trunk.0.bias"]
-    expected = solver().weights(torch.stack(net.losses(0)).detach(), _gram(rows, weighed))
-    torch.testing.assert_close(opt.weights, expected)
-    for name, p in net.named_parameters():
-        weights = expected if name in weighed else torch.ones(3)
-        torch.testing.assert_close(p.grad, sum(w * row[name] for w, row in zip(weights, rows, strict=True)))
+    for head_weights, chosen in product(["auto", "lambda"], [None, "module", "parameters"]):
+        net = Net()
+        rows = _rows(net, 0)
+        shared = {None: None, "module": net.trunk, "parameters": [net.trunk[0].weight]}[chosen]
+        opt = MultiObjective(adam(net), solver(), head_weights=head_weights, shared=shared)
+        opt.backward(net.losses(0))
+        weighed = list(rows[0])
+        if solver.needs_gram and head_weights == "auto":
+            weighed = ["trunk.0.weight"] if chosen == "parameters" else ["trunk.0.weight", "trunk.0.bias"]
+        expected = solver().weights(torch.stack(net.losses(0)).detach(), _gram(rows, weighed))
+        torch.testing.assert_close(opt.weights, expected)
+        for name, p in net.named_parameters():
+            weights = expected if name in weighed else torch.ones(3)
+            torch.testing.assert_close(p.grad, sum(w * row[name] for w, row in zip(weights, rows, strict=True)))
 
 
 def test_a_parameter_becomes_shared_once_a_second_objective_reaches_it():
@@ -175,13 +286,20 @@ def test_a_parameter_becomes_shared_once_a_second_objective_reaches_it():
     torch.testing.assert_close(net.trunk[0].weight.grad, expected)
 
 
+def _pairs(net, opt):
+    """Of which pairs of objectives each parameter has an average."""
+    saved = opt.metric.state_dict(list(net.parameters()))["averages"]
+    return {n: [tuple(p) for p in saved[k]["pairs"]] for k, (n, _) in enumerate(net.named_parameters()) if k in saved}
+
+
 def test_a_head_keeps_one_average():
     net = Net()
     opt = wrap(net, "cagrad", "full")
     train(net, opt, 2)
-    assert len(opt.metric.averages[net.trunk[0].weight].pairs) == 6
-    for i, head in enumerate(net.heads):
-        assert opt.metric.averages[head.weight].pairs == [(i, i)]
+    pairs = _pairs(net, opt)
+    assert len(pairs["trunk.0.weight"]) == 6
+    for i in range(3):
+        assert pairs[f"heads.{i}.weight"] == pairs[f"heads.{i}.bias"] == [(i, i)]
 
 
 @pytest.mark.parametrize("solver, estimator", [("ls", "collapsed"), ("cagrad", "full"), ("rlw", "pair")])
@@ -196,7 +314,8 @@ def test_unused_and_frozen_parameters_are_left_alone(solver, estimator):
     train(net, opt, 3)
     left = (net.heads[0].weight, *net.unused.parameters())
     assert same(before, list(left))
-    assert all(p.grad is None and p not in opt.metric.averages for p in left)
+    assert all(p.grad is None for p in left)
+    assert not {"heads.0.weight", "unused.weight", "unused.bias"} & {*_pairs(net, opt)}
     del net.unused
     assert same_params(net, control)
 
@@ -223,8 +342,7 @@ def test_channels_last_trains_as_contiguous(solver):
     close_params(*nets, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("solver", [solvers.LS, solvers.CAGrad, solvers.UW])
-@pytest.mark.parametrize("estimator", [None, "full"])
+@pytest.mark.parametrize("solver, estimator", [(solvers.LS, None), (solvers.CAGrad, "full"), (solvers.UW, "full")])
 def test_gradients_that_are_one_tensor_are_kept_apart(solver, estimator, dtype):
     """autograd gives one tensor for both summands of a + b: nothing may be done to it in place."""
     runs = []
@@ -260,7 +378,7 @@ class Picked(torch.nn.Module):
 
 
 def _reach(net, opt):
-    return [sorted(opt.run.reach[p]) for p in net.parameters()]
+    return [sorted(opt.run.layout.reach[p]) for p in net.parameters()]
 
 
 def test_heads_are_told_apart_behind_scaled_entries_of_a_vector():
@@ -292,7 +410,7 @@ def test_pairs_reach_objectives_that_only_later_micro_batches_hold():
             losses = dict(zip("abcde", net.losses(t), strict=True))
             opt.backward({name: losses[name] for name in names})
         opt.step()
-    assert len(opt.metric.averages[net.trunk[0].weight].pairs) == 15
+    assert len(_pairs(net, opt)["trunk.0.weight"]) == 15
 
 
 def test_a_missing_objective_has_no_weight_in_a_given_head_either():
@@ -321,15 +439,6 @@ def test_losses_of_another_model_are_refused():
         opt.backward(Net().losses(0))
 
 
-def test_a_loss_that_reaches_nothing_is_named():
-    net = Net()
-    opt = wrap(net, "mgda")
-    losses = dict(zip("abc", net.losses(0), strict=True))
-    with pytest.warns(UserWarning, match="'d' reaches no parameter") as seen:
-        opt.backward({**losses, "d": torch.ones((), dtype=torch.float64, requires_grad=True) * 2})
-    assert [w.filename for w in seen] == [__file__]
-
-
 def test_parameters_may_not_change_within_a_step():
     net = Net()
     opt = wrap(net, "mgda")
@@ -351,16 +460,6 @@ def test_a_parameter_frozen_later_rests_without_zero_grad_too():
     assert torch.equal(before, net.trunk[0].weight)
 
 
-@pytest.mark.parametrize("set_to_none", [True, False])
-def test_gradients_cleared_before_the_step_leave_no_trace(set_to_none):
-    net = Net()
-    opt = wrap(net, "rlw", "full")
-    opt.backward(net.losses(0))
-    net.zero_grad(set_to_none=set_to_none)
-    opt.step()
-    assert opt.metric.steps == 0 and opt.run.count is None
-
-
 def test_two_losses_show_what_they_reach_though_a_third_is_missing():
     """A gradient of exactly zero is a gradient: weight decay goes on, though no batch ever holds all objectives."""
     p, q = (nn.Parameter(torch.ones(1)) for _ in range(2))
@@ -370,4 +469,4 @@ def test_two_losses_show_what_they_reach_though_a_third_is_missing():
         opt.zero_grad()
         opt.backward(losses)
         opt.step()
-    assert float(q) == pytest.approx(0.99**3)
+    assert float(q.detach()) == pytest.approx(0.99**3)

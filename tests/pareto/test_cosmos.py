@@ -52,30 +52,30 @@ def case(name):
     return user, x, by_hand
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_the_preference_is_appended(name):
-    user, x, by_hand = case(name)
-    model = stir(COSMOS(user, C))
-    torch.testing.assert_close(model(x, preference=RAY), by_hand(model), rtol=0, atol=1e-14)
+def test_the_preference_is_appended():
+    for name in LAYERS:
+        user, x, by_hand = case(name)
+        model = stir(COSMOS(user, C))
+        torch.testing.assert_close(model(x, preference=RAY), by_hand(model), rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_the_users_weights_are_kept(name):
-    user, x, _ = case(name)
-    model = COSMOS(user, C)
-    wide, old = model.module[1], user[1]
-    dim = 0 if "transposed" in name else 1
-    count = old.weight.shape[dim]
-    assert wide.weight.shape[dim] == count + C
-    assert type(wide) is type(old) and repr(wide) == repr(type(old)(count + C, *_rest(old)))
-    assert torch.equal(wide.weight.narrow(dim, 0, count), old.weight)
-    assert wide.bias is None if old.bias is None else torch.equal(wide.bias, old.bias)
-    new = wide.weight.narrow(dim, count, C)
-    limit = (wide.weight.shape[1] * wide.weight[0, 0].numel()) ** -0.5  # 1 / sqrt(fan in)
-    assert 0.3 * limit < new.abs().max() <= limit and new.all()
-    with torch.no_grad():
-        new.zero_()
-    torch.testing.assert_close(model(x, preference=RAY), user(x), rtol=0, atol=1e-14)
+def test_the_users_weights_are_kept():
+    for name in LAYERS:
+        user, x, _ = case(name)
+        model = COSMOS(user, C)
+        wide, old = model.module[1], user[1]
+        dim = 0 if "transposed" in name else 1
+        count = old.weight.shape[dim]
+        assert wide.weight.shape[dim] == count + C
+        assert type(wide) is type(old) and repr(wide) == repr(type(old)(count + C, *_rest(old)))
+        assert torch.equal(wide.weight.narrow(dim, 0, count), old.weight)
+        assert wide.bias is None if old.bias is None else torch.equal(wide.bias, old.bias)
+        new = wide.weight.narrow(dim, count, C)
+        limit = (wide.weight.shape[1] * wide.weight[0, 0].numel()) ** -0.5  # 1 / sqrt(fan in)
+        assert 0.3 * limit < new.abs().max() <= limit and new.all()
+        with torch.no_grad():
+            new.zero_()
+        torch.testing.assert_close(model(x, preference=RAY), user(x), rtol=0, atol=1e-14)
 
 
 def _rest(layer):
@@ -88,19 +88,19 @@ def _rest(layer):
     return *middle, layer.output_padding, 1, layer.bias is not None
 
 
-@pytest.mark.parametrize("name", FOLDED)
-def test_export_puts_the_preference_into_the_bias(name):
-    user, x, _ = case(name)
-    model = stir(COSMOS(user, C))
-    exported = model.export(RAY)
-    torch.testing.assert_close(exported(x), model(x, preference=RAY), rtol=0, atol=1e-14)
-    plain = user[1].weight.shape
-    assert exported[1].weight.shape == plain and exported[1].bias is not None
-    assert list(exported.state_dict()) == ["1.weight", "1.bias"]
-    old = user[1]
-    assert repr(exported[1]) == repr(type(old)(old.weight.shape[1], *_rest(old)[:-1]))  # with a bias in any case
-    assert not exported[1]._forward_pre_hooks
-    _check_export(exported, model, x)
+def test_export_puts_the_preference_into_the_bias():
+    for name in FOLDED:
+        user, x, _ = case(name)
+        model = stir(COSMOS(user, C))
+        exported = model.export(RAY)
+        torch.testing.assert_close(exported(x), model(x, preference=RAY), rtol=0, atol=1e-14)
+        plain = user[1].weight.shape
+        assert exported[1].weight.shape == plain and exported[1].bias is not None
+        assert list(exported.state_dict()) == ["1.weight", "1.bias"]
+        old = user[1]
+        assert repr(exported[1]) == repr(type(old)(old.weight.shape[1], *_rest(old)[:-1]))  # with a bias in any case
+        assert not exported[1]._forward_pre_hooks
+        _check_export(exported, model, x)
 
 
 @pytest.mark.parametrize("name", KEPT)

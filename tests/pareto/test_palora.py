@@ -32,45 +32,45 @@ def by_hand(name, model):
     return layer
 
 
-@pytest.mark.parametrize("name", ADAPTED)
-def test_the_formula(name):
-    model, x = case(name)
-    torch.testing.assert_close(call(model, x, RAY), by_hand(name, model)(x), rtol=0, atol=1e-14)
-    layer = model.export(RAY)[0]
-    assert list(layer.state_dict()) == list(LAYERS[name][0]().state_dict())
-    torch.testing.assert_close(layer(x), call(model, x, RAY), rtol=0, atol=1e-14)
+def test_the_formula():
+    for name in ADAPTED:
+        model, x = case(name)
+        torch.testing.assert_close(call(model, x, RAY), by_hand(name, model)(x), rtol=0, atol=1e-14)
+        layer = model.export(RAY)[0]
+        assert list(layer.state_dict()) == list(LAYERS[name][0]().state_dict())
+        torch.testing.assert_close(layer(x), call(model, x, RAY), rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", ADAPTED)
-def test_gradients(name):
+def test_gradients():
     """With G the plain layer's: G for W, a_i B_i' G / r for A_i, a_i G A_i' / r for B_i."""
-    model, x = case(name)
-    layer = by_hand(name, model)
-    seed = torch.randn_like(layer(x))
-    layer(x).backward(seed)
-    call(model, x, RAY).backward(seed)
-    W, A, B = parts(model)
-    torch.testing.assert_close(W.grad, layer.weight.grad)
-    if getattr(layer, "bias", None) is not None:
-        torch.testing.assert_close(model.module[0].bias.grad, layer.bias.grad)
-    G, r = layer.weight.grad.reshape(len(W), -1), A.shape[1]
-    for i, a in enumerate(RAY):
-        torch.testing.assert_close(A.grad[i], a * B[i].T @ G / r)
-        torch.testing.assert_close(B.grad[i], a * G @ A[i].T / r)
+    for name in ADAPTED:
+        model, x = case(name)
+        layer = by_hand(name, model)
+        seed = torch.randn_like(layer(x))
+        layer(x).backward(seed)
+        call(model, x, RAY).backward(seed)
+        W, A, B = parts(model)
+        torch.testing.assert_close(W.grad, layer.weight.grad)
+        if getattr(layer, "bias", None) is not None:
+            torch.testing.assert_close(model.module[0].bias.grad, layer.bias.grad)
+        G, r = layer.weight.grad.reshape(len(W), -1), A.shape[1]
+        for i, a in enumerate(RAY):
+            torch.testing.assert_close(A.grad[i], a * B[i].T @ G / r)
+            torch.testing.assert_close(B.grad[i], a * G @ A[i].T / r)
 
 
-@pytest.mark.parametrize("name", ADAPTED)
-def test_shapes_and_start(name):
-    layer, _ = LAYERS[name]
-    torch.manual_seed(0)
-    user = layer()
-    W, A, B = parts(PaLoRA(nn.ModuleList([user]), C, rank=2))
-    rows, columns = user.weight.flatten(1).shape
-    r = min(2, rows, columns)
-    assert isinstance(A, nn.Parameter) and A.shape == (C, r, columns) and B.shape == (C, rows, r)
-    assert not B.any() and A.all() and torch.equal(W, user.weight)
-    assert A.abs().max() <= columns**-0.5  # Kaiming's uniform draw with the slope of torch's layers
-    assert len(A.unique()) > A.numel() // 2
+def test_shapes_and_start():
+    for name in ADAPTED:
+        layer, _ = LAYERS[name]
+        torch.manual_seed(0)
+        user = layer()
+        W, A, B = parts(PaLoRA(nn.ModuleList([user]), C, rank=2))
+        rows, columns = user.weight.flatten(1).shape
+        r = min(2, rows, columns)
+        assert isinstance(A, nn.Parameter) and A.shape == (C, r, columns) and B.shape == (C, rows, r)
+        assert not B.any() and A.all() and torch.equal(W, user.weight)
+        assert A.abs().max() <= columns**-0.5  # Kaiming's uniform draw with the slope of torch's layers
+        assert len(A.unique()) > A.numel() // 2
 
 
 def test_draws_of_a_are_uniform_with_the_scale_of_a_linear_layer():
@@ -177,10 +177,10 @@ def test_frozen_weights_get_no_adapters():
     assert "module.0.weight" in names and "module.2.parametrizations.weight.0.A" in names
 
 
-@pytest.mark.parametrize("rank", [0, -1, 1.5, True, None])
-def test_refuses_ranks(rank):
-    with pytest.raises(ValueError, match="rank must be an integer of at least 1"):
-        PaLoRA(mlp(), rank=rank)
+def test_refuses_ranks():
+    for rank in [0, -1, 1.5, True, None]:
+        with pytest.raises(ValueError, match="rank must be an integer of at least 1"):
+            PaLoRA(mlp(), rank=rank)
 
 
 def test_refuses_models():

@@ -40,53 +40,53 @@ def interpolated(name, model):
     return plain(name, {key: sum(a * part[key] for a, part in zip(RAY, parts, strict=True)) for key in parts[0]})
 
 
-@pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
-def test_weights_are_interpolated(name, training):
-    model, x = case(name)
-    model.train(training)
-    layer = interpolated(name, model).train(training)
-    torch.testing.assert_close(call(model, x, RAY), layer(x), rtol=0, atol=1e-14)
-    buffers = dict(layer.named_buffers())
-    assert set(dict(model.named_buffers())) == {f"module.0.{key}" for key in buffers}  # single
-    for key, value in buffers.items():
-        torch.testing.assert_close(model.get_buffer(f"module.0.{key}"), value)
+def test_weights_are_interpolated():
+    for name in LAYERS:
+        for training in [True, False]:
+            model, x = case(name)
+            model.train(training)
+            layer = interpolated(name, model).train(training)
+            torch.testing.assert_close(call(model, x, RAY), layer(x), rtol=0, atol=1e-14)
+            buffers = dict(layer.named_buffers())
+            assert set(dict(model.named_buffers())) == {f"module.0.{key}" for key in buffers}  # single
+            for key, value in buffers.items():
+                torch.testing.assert_close(model.get_buffer(f"module.0.{key}"), value)
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_a_one_hot_preference_is_a_member(name):
-    model, x = case(name)
-    for i, part in enumerate(members(model)):
-        layer = plain(name, part)
-        for key, buffer in layer.named_buffers():
-            buffer.copy_(model.get_buffer(f"module.0.{key}"))
-        assert torch.equal(call(model.eval(), x, torch.eye(C)[i]), layer.eval()(x))
+def test_a_one_hot_preference_is_a_member():
+    for name in LAYERS:
+        model, x = case(name)
+        for i, part in enumerate(members(model)):
+            layer = plain(name, part)
+            for key, buffer in layer.named_buffers():
+                buffer.copy_(model.get_buffer(f"module.0.{key}"))
+            assert torch.equal(call(model.eval(), x, torch.eye(C)[i]), layer.eval()(x))
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_export_of_each_layer(name):
-    model, x = case(name)
-    for training in (True, False):
-        model.train(training)
-        layer = model.export(RAY)[0]
-        assert type(layer) is type(LAYERS[name][0]()) and repr(layer) == repr(LAYERS[name][0]())
-        assert list(layer.state_dict()) == list(LAYERS[name][0]().state_dict())
-        torch.testing.assert_close(layer(x), call(model, x, RAY), rtol=0, atol=1e-14)
+def test_export_of_each_layer():
+    for name in LAYERS:
+        model, x = case(name)
+        for training in (True, False):
+            model.train(training)
+            layer = model.export(RAY)[0]
+            assert type(layer) is type(LAYERS[name][0]()) and repr(layer) == repr(LAYERS[name][0]())
+            assert list(layer.state_dict()) == list(LAYERS[name][0]().state_dict())
+            torch.testing.assert_close(layer(x), call(model, x, RAY), rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_gradients(name):
+def test_gradients():
     """a_i times the plain layer's."""
-    model, x = case(name)
-    layer = interpolated(name, model)
-    seed = torch.randn_like(layer(x))
-    layer(x).backward(seed)
-    expected = {key: value.grad for key, value in layer.named_parameters()}
-    call(model, x, RAY).backward(seed)
-    for a, part in zip(RAY, members(model), strict=True):
-        for key, value in part.items():
-            torch.testing.assert_close(value.grad, a * expected[key], rtol=1e-10, atol=1e-12)
-    assert len({p.grad.data_ptr() for part in members(model) for p in part.values()}) == C * len(expected)
+    for name in LAYERS:
+        model, x = case(name)
+        layer = interpolated(name, model)
+        seed = torch.randn_like(layer(x))
+        layer(x).backward(seed)
+        expected = {key: value.grad for key, value in layer.named_parameters()}
+        call(model, x, RAY).backward(seed)
+        for a, part in zip(RAY, members(model), strict=True):
+            for key, value in part.items():
+                torch.testing.assert_close(value.grad, a * expected[key], rtol=1e-10, atol=1e-12)
+        assert len({p.grad.data_ptr() for part in members(model) for p in part.values()}) == C * len(expected)
 
 
 def test_unused_members_rest():
@@ -95,24 +95,24 @@ def test_unused_members_rest():
     assert [bool(part["weight"].grad.any()) for part in members(model)] == [False, True]
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_the_first_member_is_the_users_and_the_others_are_drawn(name):
-    torch.manual_seed(0)
-    user = nn.ModuleList([LAYERS[name][0]()])
-    with torch.no_grad():
-        for p in user.parameters():
-            p.add_(1.0)  # trained
-    torch.manual_seed(3)
-    fresh = [copy.deepcopy(user[0]) for _ in range(C - 1)]
-    for layer in fresh:
-        layer.reset_parameters()
-    torch.manual_seed(3)
-    found = members(PaMaL(user, C))
-    for layer, part in zip([user[0], *fresh], found, strict=True):
-        for key, value in layer.named_parameters():
-            assert torch.equal(part[key], value) and part[key].requires_grad
-    if "norm" not in name:
-        assert not torch.equal(found[1]["weight"], found[2]["weight"])
+def test_the_first_member_is_the_users_and_the_others_are_drawn():
+    for name in LAYERS:
+        torch.manual_seed(0)
+        user = nn.ModuleList([LAYERS[name][0]()])
+        with torch.no_grad():
+            for p in user.parameters():
+                p.add_(1.0)  # trained
+        torch.manual_seed(3)
+        fresh = [copy.deepcopy(user[0]) for _ in range(C - 1)]
+        for layer in fresh:
+            layer.reset_parameters()
+        torch.manual_seed(3)
+        found = members(PaMaL(user, C))
+        for layer, part in zip([user[0], *fresh], found, strict=True):
+            for key, value in layer.named_parameters():
+                assert torch.equal(part[key], value) and part[key].requires_grad
+        if "norm" not in name:
+            assert not torch.equal(found[1]["weight"], found[2]["weight"])
 
 
 def test_names_and_number_of_parameters():
@@ -217,17 +217,17 @@ def test_frozen_layers_of_any_kind_are_left_alone():
     assert len(list(model.module.attend.parameters())) == 4
 
 
-@pytest.mark.parametrize("shared", ["nothing", ["heads", "head"], "heads.2*"])
-def test_refuses_a_pattern_that_matches_nothing(shared):
-    pattern = shared if isinstance(shared, str) else shared[-1]
-    with pytest.raises(ValueError, match=rf"shared: '{pattern[:6]}.*matches none of .*'heads.0.bias'"):
-        PaMaL(Images(), shared=shared)
+def test_refuses_a_pattern_that_matches_nothing():
+    for shared in ["nothing", ["heads", "head"], "heads.2*"]:
+        pattern = shared if isinstance(shared, str) else shared[-1]
+        with pytest.raises(ValueError, match=rf"shared: '{pattern[:6]}.*matches none of .*'heads.0.bias'"):
+            PaMaL(Images(), shared=shared)
 
 
-@pytest.mark.parametrize("options", [{"shared": "*"}, {"shared": ["heads", "trunk"]}])
-def test_refuses_to_share_everything(options):
-    with pytest.raises(ValueError, match="PaMaL finds no layer"):
-        PaMaL(Images(), **options)
+def test_refuses_to_share_everything():
+    for options in [{"shared": "*"}, {"shared": ["heads", "trunk"]}]:
+        with pytest.raises(ValueError, match="PaMaL finds no layer"):
+            PaMaL(Images(), **options)
 
 
 def test_refuses_a_frozen_model():

@@ -38,8 +38,8 @@ def test_names_are_shown_letter_by_letter():
 
 def test_heat_maps_have_no_diagonal_and_one_scale():
     names = ["a", "b"]
-    one, other = heat_maps({"x": (names, [[1.0, -0.4], [-0.4, 1.0]]), "y": (names, [[1.0, 0.3], [0.3, 1.0]])}, "")
-    assert one.data[0]["z"] == [[None, -0.4], [-0.4, None]]
+    one, other = heat_maps({"x": (names, [[1.0, -0.3], [-0.3, 1.0]]), "y": (names, [[1.0, 0.4], [0.4, 1.0]])}, "")
+    assert one.data[0]["z"] == [[None, -0.3], [-0.3, None]]
     assert [(f.data[0]["zmin"], f.data[0]["zmax"]) for f in (one, other)] == [(-0.4, 0.4)] * 2
 
 

@@ -38,7 +38,7 @@ def test_markdown_has_whole_tables():
 
 
 def check_latex(text):
-    """Braces, mathematics and environments are closed, no special character is bare, and rows are as wide as told."""
+    """Braces, mathematics and environments are closed, no special character is bare, rows are as wide as declared."""
     bare = re.sub(r"\\[\\&%$#_{}]", "", text)
     depth = 0
     for character in bare:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import copy
 import io
+import warnings
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
+from torch.utils.checkpoint import checkpoint
 
-from madamoo.relatives import AdaTask
-from madamoo.relatives import MTAdam
+from madamoo.relatives import AdaTask, MTAdam
 
 both = pytest.mark.parametrize("optimizer", [AdaTask, MTAdam])
 
@@ -48,12 +52,13 @@ def reversed_names(losses):
 
 
 @both
-@pytest.mark.parametrize("form", [torch.stack, tuple, named, lambda losses: torch.stack(losses) * 1.0])
-def test_every_form_of_losses_gives_the_same_steps(optimizer, form):
-    first, second = Model(torch.float64), Model(torch.float64)
+def test_every_form_of_losses_gives_the_same_steps(optimizer):
+    first = Model(torch.float64)
     a = train(first, optimizer(first.parameters(), lr=0.01), range(5))
-    b = train(second, optimizer(second.parameters(), lr=0.01), range(5), form)
-    torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-13)
+    for form in (torch.stack, tuple, named, lambda losses: torch.stack(losses) * 1.0):
+        second = Model(torch.float64)
+        b = train(second, optimizer(second.parameters(), lr=0.01), range(5), form)
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-13)
 
 
 @both
@@ -117,7 +122,7 @@ def test_a_missing_objective_rests(optimizer):
 
 
 @both
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_resumes_bit_for_bit(optimizer, dtype):
     def build():
         model = Model(dtype)
@@ -185,16 +190,21 @@ def test_deepcopy_goes_on_alone(optimizer):
 
 
 @both
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e30])
-def test_a_step_that_is_not_finite_leaves_no_trace(optimizer, bad):
+def test_a_step_that_is_not_finite_leaves_no_trace(optimizer):
+    for bad in (float("nan"), float("inf"), 1e30):
+        _spoil(optimizer, bad)
+
+
+def _spoil(optimizer, bad):
     model = Model()
     opt = optimizer(model.parameters(), lr=0.01)
     train(model, opt, range(3))
     before, moments = model.flat(), copy.deepcopy(opt.state[model.body.weight])
     losses = model.losses(3)
     opt.backward(model.losses(4))
-    with pytest.warns(UserWarning, match="not finite"):
+    with pytest.warns(UserWarning, match="not finite") as seen:
         opt.backward([losses[0], bad * losses[1], losses[2]])
+    assert [w.filename for w in seen] == [__file__]
     opt.backward(model.losses(5))  # the whole step is lost
     opt.step()
     assert opt.skipped == 1
@@ -257,16 +267,120 @@ def test_the_graph_is_kept_on_request(optimizer):
 
 
 @both
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_grad_shows_the_plain_sum(optimizer):
+    """Nothing reads it but who looks at it; what a step takes is kept by objective."""
+    model, control = Model(torch.float64), Model(torch.float64)
+    opt, reference = optimizer(model.parameters(), lr=0.01), optimizer(control.parameters(), lr=0.01)
+    for step in range(3):
+        opt.zero_grad()
+        opt.backward(model.losses(step))
+        opt.backward(model.losses(10 + step))
+        wanted = torch.autograd.grad(sum(model.losses(step)) + sum(model.losses(10 + step)), list(model.parameters()))
+        torch.testing.assert_close([p.grad for p in model.parameters()], list(wanted), rtol=1e-10, atol=1e-10)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+        opt.step()
+        reference.zero_grad()
+        reference.backward(control.losses(step))
+        reference.backward(control.losses(10 + step))
+        reference.step()
+    assert torch.equal(model.flat(), control.flat())
+
+
+CLEAR = {
+    "opt": lambda model, opt: opt.zero_grad(),
+    "opt to zero": lambda model, opt: opt.zero_grad(set_to_none=False),
+    "model": lambda model, opt: model.zero_grad(),
+    "model to zero": lambda model, opt: model.zero_grad(set_to_none=False),
+    "by hand": lambda model, opt: [setattr(p, "grad", None) for p in model.parameters()],
+}
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@given(
+    optimizer=st.sampled_from([AdaTask, MTAdam]),
+    events=st.lists(st.sampled_from(["step", "micro", "step without", *CLEAR]), min_size=1, max_size=8),
+)
+def test_whoever_clears_the_gradients_discards_the_backward(optimizer, events):
+    """A backward that was discarded is in no later step; the run equals that of the steps that were taken."""
+    model, control = Model(), Model()
+    opt, reference = (optimizer(m.parameters(), lr=0.01) for m in (model, control))
+    for step, event in enumerate(events):
+        pairs = [(model, opt), (control, reference)]
+        if event in ("step", "micro"):
+            for m, o in pairs:
+                for part in range(1 + (event == "micro")):
+                    o.backward(m.losses(step + 20 * part))
+                o.step()
+                m.zero_grad()
+        else:
+            opt.backward(model.losses(100 + step))
+            CLEAR.get(event, CLEAR["model"])(model, opt)
+            if event == "step without":
+                opt.step()
+    assert torch.equal(model.flat(), control.flat())
+    assert _moments(model, opt) == _moments(control, reference)
+
+
+def _moments(model, opt):
+    """In plain numbers."""
+    return [
+        {k: v.tolist() if isinstance(v, torch.Tensor) else v for k, v in opt.state[p].items()}
+        for p in model.parameters()
+    ]
+
+
+@both
+def test_a_reentrant_checkpoint_is_refused_in_any_step(optimizer):
+    model = Model()
+    opt = optimizer(model.parameters())
+    for later in range(2):
+        x = torch.ones(2, 4, requires_grad=True)
+        y = torch.tanh(checkpoint(model.body, x, use_reentrant=True))
+        with pytest.raises(RuntimeError, match="use_reentrant=False"):
+            opt.backward([head(y).sum() for head in model.heads])
+        train(model, opt, range(later, later + 1))
+
+
+@both
+def test_scaled_losses_and_gradients_from_elsewhere_are_not_taken_in_silence(optimizer):
+    model = Model()
+    opt, scaler = optimizer(model.parameters()), torch.amp.GradScaler("cpu")
+    with pytest.raises(ValueError, match="scaled by a GradScaler"):
+        opt.backward([scaler.scale(loss) for loss in model.losses(0)])
+    with pytest.raises(ValueError, match="neither a preference nor a scaler"):
+        opt.backward(model.losses(0), scaler=scaler)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for step in range(2):
+            opt.zero_grad()
+            model.body.weight.square().sum().backward()
+            opt.backward(model.losses(step))
+            opt.step()
+    assert [w.filename for w in seen] == [__file__] and "overwritten" in str(seen[0].message)
+
+
+@both
+def test_a_distributed_checkpoint_holds_everything(optimizer):
+    model, other = Model(), Model()
+    opt = optimizer(model.parameters(), lr=0.01)
+    train(model, opt, range(3), named)
+    state = copy.deepcopy(get_optimizer_state_dict(model, opt))
+    other.load_state_dict(model.state_dict())
+    fresh = optimizer(other.parameters(), lr=0.5)
+    set_optimizer_state_dict(other, fresh, state)
+    assert fresh.objectives == ("a", "b", "c") and "per_objective" not in fresh.param_groups[0]
+    assert fresh.param_groups[0]["lr"] == 0.01  # restored, as torch does
+    assert torch.equal(train(model, opt, range(3, 6), named), train(other, fresh, range(3, 6), named))
+
+
+@both
+def test_refuses_wrong_options(optimizer):
+    for options, message in [
         ({"lr": -1.0}, "lr must be zero or positive"),
         ({"eps": 0.0}, "eps must be positive"),
         ({"weight_decay": -0.1}, "weight_decay must be zero or positive"),
         ({"betas": (0.9, 1.0)}, "betas must be at least 0 and less than 1"),
         ({"objectives": ["a", "a"]}, "different names"),
-    ],
-)
-def test_refuses_wrong_options(optimizer, options, message):
-    with pytest.raises(ValueError, match=message):
-        optimizer([torch.zeros(2, requires_grad=True)], **options)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            optimizer([torch.zeros(2, requires_grad=True)], **options)

@@ -8,7 +8,7 @@ import torch
 import toy_benchmark
 from madamoo import MAdam, diagnostics, solvers
 from madamoo.bench import configure
-from madamoo.bench._files import write_record
+from madamoo.bench.runs._files import write_record
 from madamoo.bench.training import train
 from madamoo.pareto import Front, rays
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from madamoo import diagnostics
-from madamoo.bench._files import seal
+from madamoo.bench.runs._files import seal
 from madamoo.presentation.page import render
 from madamoo.report.make import make_page
 from madamoo.report.reading import Unreadable

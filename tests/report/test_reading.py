@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from madamoo import diagnostics
-from madamoo.bench._files import write_record
+from madamoo.bench.runs import append_row, read_rows, write_record
 from madamoo.report.reading import Unreadable, read_folder, read_single, read_source
 
 
@@ -35,7 +35,7 @@ def test_a_users_record_its_file_and_a_folder_of_them(own, tmp_path):
 
 
 def test_a_packed_file_is_a_folder_of_runs(lab, tmp_path):
-    from madamoo.bench._records import collect
+    from madamoo.bench.runs._records import collect
 
     collect(lab, tmp_path)
     (packed,) = tmp_path.glob("*.jsonl")
@@ -50,8 +50,8 @@ def test_what_is_no_row_is_left_out_and_said(own, tmp_path):
     (run,) = read_source(tmp_path).runs
     assert list(run.rows) == [rows[0], rows[2]]
     assert run.notes == [
-        "diagnostics.jsonl: line 2 is no row (it.cosines is 3, not a list) and was left out",
-        "diagnostics.jsonl: line 4 is not complete and was left out",
+        "diagnostics.jsonl: line 2 was left out: it.cosines is 3, not a list",
+        "diagnostics.jsonl: line 4 was left out: it is not complete",
     ]
 
 
@@ -61,6 +61,27 @@ def test_two_runs_in_one_file_are_two_runs(own, tmp_path):
     first, second = read_source(tmp_path).runs
     assert (list(first.rows), list(second.rows)) == (rows, rows[:4])
     assert first.name.endswith(", run 1") and second.name.endswith(", run 2")
+
+
+def test_of_a_lab_run_that_was_begun_again_the_last_rows_count(lab, tmp_path):
+    shutil.copytree(lab / "adam-0", tmp_path / "run")
+    rows = read_rows(lab / "adam-0" / "diagnostics.jsonl").rows
+    for row in rows[:4]:
+        append_row(tmp_path / "run" / "diagnostics.jsonl", row)
+    (run,) = read_folder(tmp_path / "run")
+    assert list(run.rows) == rows[:4] and not run.notes
+
+
+def test_rows_of_a_lab_run_that_were_altered_are_left_out(lab, tmp_path):
+    shutil.copytree(lab / "adam-0", tmp_path / "run")
+    for name, key in (("diagnostics.jsonl", "conflict_rate"), ("epochs.jsonl", "epoch")):
+        first, *rest = (tmp_path / "run" / name).read_text().splitlines()
+        altered = json.dumps(json.loads(first) | {key: 3})
+        (tmp_path / "run" / name).write_text("\n".join([altered, *rest]))
+    (run,) = read_folder(tmp_path / "run")
+    assert (len(run.rows), len(run.epochs)) == (17, 2)
+    assert [note.split(": ")[0] for note in run.notes] == ["epochs.jsonl", "diagnostics.jsonl"]
+    assert all("line 1 was left out: its checksum does not fit" in note for note in run.notes)
 
 
 def test_a_damaged_record_does_not_cost_the_diagnosis(lab, tmp_path):
@@ -87,7 +108,7 @@ def test_what_is_no_run_is_named(tmp_path):
         ("notes.txt", b"hello", "neither a folder nor a .jsonl"),
         ("empty.jsonl", b"", "it is empty"),
         ("other.jsonl", b'{"a": 1}\n', "no row of a probe"),
-        ("binary.jsonl", bytes(range(256)), "is not complete"),
+        ("binary.jsonl", bytes(range(256)), "line 1 was left out"),
     ):
         path = tmp_path / name
         if content == ():

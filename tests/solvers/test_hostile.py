@@ -59,7 +59,7 @@ def steps(draw):
 
 
 @given(steps())
-@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 def test_every_solver_gives_finite_weights(step):
     losses, gram, preference = step
     for spec in SPECS:

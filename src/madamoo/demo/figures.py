@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from madamoo.bench.benchmarks.digits import Digits
 from madamoo.figures.experiments import PHASES, Array, Preference, gap, optimum
 from madamoo.presentation.plots import Figure, Group, Series, axis_title, curves, dots, layout, line, panels
 from madamoo.presentation.style import ADAM, HUES, MADAM, MUTED, PAPER, STROKES, colour, vector
 
 from .quadratics import FixedRun, SwitchingRun
 from .summary import differences
-from .training import CONTENDERS, PROFILE, SOLVERS, DigitsRun
+from .training import CONTENDERS, DIGITS, PROFILE, SOLVERS, DigitsRun
 
 
 def switching_gap(runs: Sequence[SwitchingRun]) -> Figure:
@@ -72,7 +71,7 @@ def fixed_distances(runs: Sequence[FixedRun]) -> Figure:
 
 def samples(count: int = 6) -> Figure:
     """Some of the images, one beside the other, with their labels."""
-    data = Digits().load(None, PROFILE, seed=0).train
+    data = DIGITS.load(None, PROFILE, seed=0).train
     size = data.inputs.shape[-1]
     gap = np.full((size, 2), np.nan)
     row = np.concatenate([part for k in range(count) for part in (data.inputs[k].numpy(), gap)], axis=1)

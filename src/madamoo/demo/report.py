@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from madamoo import __version__
-from madamoo.bench.workers import gather, workers
-from madamoo.presentation.page import replace_file, write_page
+from madamoo.bench.training import gather, workers
+from madamoo.files import write_text
+from madamoo.presentation.page import write_page
 from madamoo.presentation.style import ADAM, MADAM
 from madamoo.presentation.tables import rich_table
 
@@ -52,7 +53,7 @@ def report(out: Path, *, seeds: int, epochs: int, steps: int) -> None:
     }
     page, numbers = write_page(make_page(results, tables, lines, facts), out / "index.html"), out / "results.json"
     record = {"facts": facts, "findings": lines, **as_record(results)}
-    replace_file(numbers, json.dumps(record, indent=1, allow_nan=False) + "\n")
+    write_text(numbers, json.dumps(record, indent=1, allow_nan=False) + "\n")
     console.print(f"\nPage:    {page}\nNumbers: {numbers}", highlight=False, soft_wrap=True)
 
 

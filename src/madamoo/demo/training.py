@@ -8,16 +8,16 @@ from typing import Any
 import torch
 
 from madamoo.bench import configure, is_static
-from madamoo.bench._diagnosis import attach
-from madamoo.bench.benchmarks.digits import Digits
-from madamoo.bench.training import Training
+from madamoo.bench.problems import registered
+from madamoo.bench.training import Training, attach
 from madamoo.presentation.style import ADAM, CONTROL, MADAM, OPTIMIZERS
 
 SOLVERS = ("LS", "UW", "CAGrad")
 DIAGNOSED = "CAGrad"
 CONTENDERS = (ADAM, CONTROL, MADAM)
 SPECS = {name: spec for spec, name in OPTIMIZERS.items()}  # as the lab calls them
-PROFILE = Digits.profiles["cpu"]
+DIGITS = registered("digits")
+PROFILE = DIGITS.profiles["cpu"]
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,16 @@ def train(solver: str, contender: str, seed: int, epochs: int) -> DigitsRun:
 
     The first seed's run with one of the solvers is diagnosed, which changes nothing but its time.
     """
-    problem = Digits()
-    config = configure(problem.name, solver=solver, optimizer=SPECS[contender], seed=seed, epochs=epochs)
-    data = problem.load(None, PROFILE, seed)
+    config = configure(DIGITS.name, solver=solver, optimizer=SPECS[contender], seed=seed, epochs=epochs)
+    data = DIGITS.load(None, PROFILE, seed)
     accuracy = []
     rows: list[dict[str, Any]] = []
     with torch.random.fork_rng(devices=[]):
-        training = Training(config, problem, PROFILE, data, torch.device("cpu"))
+        training = Training(config, DIGITS, PROFILE, data, torch.device("cpu"))
         probe = attach(training, rows.append) if (solver, seed) == (DIAGNOSED, 0) else None
         while not training.ended:
             if training.advance():
-                metrics, _ = training.evaluate(data.test)
+                metrics, _ = training.evaluate("test")
                 accuracy.append([metrics["left_acc"], metrics["right_acc"]])
         if probe is not None:
             probe.close()

@@ -7,7 +7,7 @@ from ._attach import attach
 from ._bytes import state_bytes
 from ._measure import METRICS
 from ._probe import Probe
-from ._reading import read, read_runs
+from ._reading import check_row, read, read_runs, split_runs
 from ._sinks import FILE, Row, flatten
 from ._summary import describe, findings, summary, verdict
 
@@ -17,11 +17,13 @@ __all__ = [
     "Probe",
     "Row",
     "attach",
+    "check_row",
     "describe",
     "findings",
     "flatten",
     "read",
     "read_runs",
+    "split_runs",
     "state_bytes",
     "summary",
     "verdict",

@@ -40,8 +40,8 @@ def attach(
             is; or a plain torch optimizer, and ``probe.backward(losses, weights)`` takes the place of
             ``(weights * losses).sum().backward()``.
         every: measure one step in so many.
-        sinks: where rows go, one or several: a folder (``diagnostics.jsonl`` in it gets one line per row), an object with
-            ``add_scalar`` as TensorBoard's, or a function of the row. A sink that raises is dropped with a warning.
+        sinks: where rows go, one or several: a folder (``diagnostics.jsonl`` in it gets one line per row), an object
+            with ``add_scalar`` as TensorBoard's, or a function of the row. One that raises is dropped with a warning.
         exact: keep the average of d^2 that Adam would have where the inner optimizer has none: under a metric, or when
             it is not like Adam. One buffer of the model's size, updated each step.
         shadow: for an optimizer without a metric, one that is fed each step but never used, to see what it would do.
@@ -70,9 +70,7 @@ def attach(
         )
     wrapped = isinstance(optimizer, MultiObjective)
     if evaluates_again(optimizer.optimizer if isinstance(optimizer, MultiObjective) else optimizer):
-        raise ValueError(
-            "optimizer must evaluate the losses once per step; this one evaluates its closure several times"
-        )
+        raise ValueError("optimizer must evaluate the losses once a step; this one evaluates its closure several times")
     if not wrapped and (exact or shadow is not None):
         raise ValueError("exact and shadow need MultiObjective(optimizer, metric=None), got a plain torch optimizer")
     if wrapped and objectives is not None:

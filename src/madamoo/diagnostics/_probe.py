@@ -84,6 +84,7 @@ class Sample:
     directions: list[tuple[Direction, float]] = field(default_factory=list)  # each with its beta
     before: dict[Tensor, Tensor] = field(default_factory=dict)  # the parameters
     shadow: Measured | None = None
+    complete: bool = True  # whether d is made of the objectives' gradients alone, without an extra term
 
     def charge(self, room: str | None) -> None:
         if self.clock is not None:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from madamoo.files import read_lines
+from madamoo.kinds import COUNT, FLAG, NUMBER, TEXT, Maybe, Optional, flaw
+
 from ._measure import DIAGONAL, METRICS
 from ._sinks import FILE, Row
-from .kinds import COUNT, FLAG, NAME, NUMBER, Maybe, flaw
-
-NOTES = 5  # lines that are named one by one
 
 
 def read(path: str | os.PathLike[str], run: int = -1) -> list[Row]:
-    """The rows of one run that a probe wrote to a folder (or to the file in it): of the last one, unless told.
+    """The rows of one run that a probe wrote to a folder (or to the file in it): by default of the last one.
 
     What was left out, and that there are several runs, is said by a warning; :func:`read_runs` says when a run begins.
     """
@@ -41,53 +42,45 @@ def read_runs(path: str | os.PathLike[str]) -> tuple[list[list[Row]], list[str]]
     far, a run was resumed from a checkpoint: each step counts once, as it was done last.
     """
     file = Path(path)
+    rows, notes = read_lines(file / FILE if file.is_dir() else file, _parse)
+    runs, repeated = split_runs(rows)
+    return runs, [*notes, *repeated]
+
+
+def split_runs(rows: Iterable[Row]) -> tuple[list[list[Row]], list[str]]:
+    """The rows of each run, as :func:`read_runs` tells them apart, and how many came again."""
     runs: list[list[Row]] = []
-    notes: list[str] = []
-    bad: list[str] = []
     repeated = 0
-    with (file / FILE if file.is_dir() else file).open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            row, reason = _parse(line)
-            if row is None:
-                bad.append(f"line {number} {reason} and was left out")
-                continue
-            if not runs or row["step"] <= runs[-1][0]["step"]:
-                runs.append([])
-            while runs[-1] and runs[-1][-1]["step"] >= row["step"]:
-                runs[-1].pop()
-                repeated += 1
-            runs[-1].append(row)
-    notes += bad[:NOTES]
-    if len(bad) > NOTES:
-        notes.append(f"{len(bad) - NOTES} more lines are no rows and were left out")
-    if repeated:
-        notes.append(f"{repeated} rows came again after the run was resumed; the later ones count")
-    return runs, notes
+    for row in rows:
+        if not runs or row["step"] <= runs[-1][0]["step"]:
+            runs.append([])
+        while runs[-1] and runs[-1][-1]["step"] >= row["step"]:
+            runs[-1].pop()
+            repeated += 1
+        runs[-1].append(row)
+    return runs, [f"{repeated} rows came again after the run was resumed; the later ones count"] if repeated else []
 
 
-def _parse(line: str) -> tuple[Row | None, str]:
-    """The row in a line, or why there is none."""
+def _parse(line: str) -> Row:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
-        return None, "is not complete"
-    found = _flaw(row)
-    return (None, f"is no row ({found})") if found else (row, "")
+        raise ValueError("it is not complete") from None
+    check_row(row)
+    return row
 
 
-_VALUE, _VALUES = Maybe(NUMBER), {str: Maybe(NUMBER)}
+_VALUE, _VALUES = Maybe(NUMBER), {TEXT: Maybe(NUMBER)}
 _ROW = {
     "step": COUNT,
-    "objectives": [NAME],
+    "objectives": [TEXT],
     "losses": _VALUES,
     "weights": _VALUES,
     "cosines": [[_VALUE]],
     "conflict_rate": _VALUE,
     "effects": dict.fromkeys(METRICS, Maybe(_VALUES)),
     "alignments": dict.fromkeys(METRICS, Maybe(_VALUES)),
-    "flips": dict.fromkeys(METRICS[1:], Maybe({str: Maybe(FLAG)})),
+    "flips": dict.fromkeys(METRICS[1:], Maybe({TEXT: Maybe(FLAG)})),
     "threshold": Maybe(_VALUES),
     "condition": dict.fromkeys(DIAGONAL, _VALUE),
     "spread": dict.fromkeys(DIAGONAL, _VALUE),
@@ -96,22 +89,17 @@ _ROW = {
     "marginalisation": Maybe(_VALUES),
     "floored": _VALUE,
     "below_eps": _VALUE,
+    "seconds": Optional(_VALUES),
 }
 
 
-def _flaw(row: Any) -> str:
-    """What is wrong with a row: empty if it is one that a probe may have written."""
-    found = flaw(row, _ROW, "it") or flaw(row.get("seconds"), Maybe(_VALUES), "it.seconds")
+def check_row(row: Any) -> None:
+    """Raise ValueError unless the row is one that a probe may have written."""
+    found = flaw(row, _ROW, "it")
     if found:
-        return found
+        raise ValueError(found)
     names = row["objectives"]
     square = [len(line) for line in row["cosines"]] == [len(names)] * len(names)
-    if (
-        not names
-        or len({*names}) < len(names)
-        or not square
-        or {*names} - {*row["losses"]}
-        or {*names} - {*row["weights"]}
-    ):
-        return "objectives must be different names, with one entry each in cosines, losses and weights"
-    return ""
+    known = not {*names} - {*row["losses"]} and not {*names} - {*row["weights"]}
+    if not names or len({*names}) < len(names) or not square or not known:
+        raise ValueError("objectives must be different names, with one entry each in cosines, losses and weights")

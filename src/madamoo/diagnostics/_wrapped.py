@@ -87,6 +87,7 @@ class WrappedProbe(Probe):
             return
         if self.shadow is not None and sample.shadow is None:
             sample.shadow = self.shadow.measure(len(batch.values), static=self.opt.solver.static)
+        sample.complete = sample.complete and batch.extra is None
         wanted: Sequence[int] = batch.present
         if sample.clock is None:
             wanted = () if sample.shadow is None else sample.shadow.needed(batch.present)
@@ -139,7 +140,9 @@ class WrappedProbe(Probe):
         if self.shadow is None or sample.shadow is None:
             return
         rows, (blocks, layout) = rows_by_param(sample, pending), self._blocks()
-        sample.directions = [(view, beta) for x, beta in sample.directions for view in self._views(x, rows, blocks)]
+        sample.directions = [
+            (view, beta) for x, beta in sample.directions for view in self._views(x, rows, blocks, sample)
+        ]
         views = [view for view, _ in sample.directions]
         sample.shadow = self.shadow.settle(sample.shadow, pending.weights.tolist(), pending.present, views, layout)
 
@@ -171,7 +174,9 @@ class WrappedProbe(Probe):
             return self.shadow, sample.shadow
         return None
 
-    def _views(self, x: Direction, rows: RowsByParam, blocks: Mapping[Tensor, Block]) -> Iterable[Direction]:
+    def _views(
+        self, x: Direction, rows: RowsByParam, blocks: Mapping[Tensor, Block], sample: Sample
+    ) -> Iterable[Direction]:
         """The direction as the shadow sees it, parameter by parameter."""
         assert self.shadow is not None
         for param, part in x.block.parts():
@@ -183,7 +188,7 @@ class WrappedProbe(Probe):
             # Complete wherever that matters: a measured step has every row, and an update of the averages does not ask.
             stack = torch.cat(stacks).to(d.dtype).reshape(len(keys), len(d))
             mask = None if x.mask is None else x.mask[:, part]
-            yield Direction(blocks[param], d, x.weights, keys, stack, complete=True, mask=mask)
+            yield Direction(blocks[param], d, x.weights, keys, stack, complete=sample.complete, mask=mask)
 
     def _finish(self, sample: Sample, pending: Seen) -> None:
         if self.shadow is not None and sample.shadow is not None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from madamoo.presentation.style import vector
+
 from .experiments import (
     ADAM,
     ADAM_STILL,
@@ -111,7 +113,7 @@ def at(rates: Sequence[float], rate: float) -> int:
     return int(np.argmin(np.abs(np.log(np.asarray(rates) / rate))))
 
 
-def counted(held: Any) -> list[int]:
+def how_often(held: Any) -> list[int]:
     """How often something held, and of how many."""
     held = np.asarray(held)
     return [int(held.sum()), int(held.size)]
@@ -119,10 +121,6 @@ def counted(held: Any) -> list[int]:
 
 def geometric(values: Array, axis: Any = None) -> Array:
     return np.asarray(np.exp(np.log(np.maximum(values, ARRIVED)).mean(axis=axis)))
-
-
-def named(preference: Preference) -> str:
-    return f"({preference[0]:g}, {preference[1]:g})"
 
 
 # --- figure 1, left: does Adam stall near the old optimum? ------------------------------------------------------------
@@ -144,10 +142,10 @@ def switch_shares(phases: Phases, noise: str) -> Numbers:
     ends = {v: runs.distances(v, noise)[:, -1].mean(axis=-1) for v in COMPARED}
     stalled = ends[ADAM] > runs.distances(ADAM, noise)[:, 0].mean(axis=-1) / 2
     return {
-        "Adam has not gone half of the way": counted(stalled),
-        STALLS: counted(stalled & (ends[MADAM] < ends[ADAM] / 2)),
-        "MAdam is nearer than Adam": counted(ends[MADAM] < ends[ADAM]),
-        "MAdam is nearer than the control": counted(ends[MADAM] < ends[CONTROL]),
+        "Adam has not gone half of the way": how_often(stalled),
+        STALLS: how_often(stalled & (ends[MADAM] < ends[ADAM] / 2)),
+        "MAdam is nearer than Adam": how_often(ends[MADAM] < ends[ADAM]),
+        "MAdam is nearer than the control": how_often(ends[MADAM] < ends[CONTROL]),
     }
 
 
@@ -206,17 +204,17 @@ def sign_census(signs: Signs) -> Numbers:
     by_adam = shares[ADAMS] > NOTABLE
     found: Numbers = {
         "runs": int(shares[ADAMS][..., 0].size),
-        "runs in which the Euclidean effect is never negative": counted(~(effects[EUCLIDEAN] < 0).any(axis=(1, 3))),
-        "flipped by Adam": counted(by_adam),
+        "runs in which the Euclidean effect is never negative": how_often(~(effects[EUCLIDEAN] < 0).any(axis=(1, 3))),
+        "flipped by Adam": how_often(by_adam),
     }
     for metric in (EUCLIDEAN, ADAMS, CONDITIONED):
         found[f"steps that raise an objective, {metric}"] = float((effects[metric] < 0).mean())
     for metric in (CONDITIONED, EXECUTED):
         mine = shares[metric] > NOTABLE
         found[metric] = {
-            "flipped": counted(mine),
-            "half as often as Adam, of what Adam flips": counted((shares[metric] <= shares[ADAMS] / 2)[by_adam]),
-            "twice as often as Adam, of what it flips": counted((shares[metric] >= 2 * shares[ADAMS])[mine]),
+            "flipped": how_often(mine),
+            "half as often as Adam, of what Adam flips": how_often((shares[metric] <= shares[ADAMS] / 2)[by_adam]),
+            "twice as often as Adam, of what it flips": how_often((shares[metric] >= 2 * shares[ADAMS])[mine]),
         }
     found["flipped steps"] = {m: float(s.mean()) for m, s in shares.items()}
     return found
@@ -255,7 +253,7 @@ def phase_shares(phases: Phases, noise: str) -> Numbers:
     """At how many of the rates and lengths of a phase it holds."""
 
     def over(claim: Callable[[Switching], Any]) -> list[int]:
-        return counted(np.concatenate([claim(runs) for runs in (phases.main, phases.short)]))
+        return how_often(np.concatenate([claim(runs) for runs in (phases.main, phases.short)]))
 
     def ratio(runs: Switching, above: str, below: str, which: slice = slice(1, None)) -> Array:
         return ends(runs, above, noise, which) / ends(runs, below, noise, which)
@@ -312,11 +310,11 @@ def trajectory_numbers(paths: Trajectories) -> Numbers:
     nearer = distances[MADAM][:, :, shown] < distances[ADAM][:, :, shown]
     return {
         "distances": {
-            named(p): {v: d[j, k, shown].tolist() for v, d in distances.items()} for j, p in enumerate(FIXED)
+            vector(p): {v: d[j, k, shown].tolist() for v, d in distances.items()} for j, p in enumerate(FIXED)
         },
-        "MAdam is nearer": counted(nearer),
-        "MAdam is nearer, by rate": {f"{rate:.2g}": counted(nearer[:, j]) for j, rate in enumerate(COARSE)},
-        "the paper's plain form is nearer": counted(distances[PAPER][:, :, shown] < distances[ADAM][:, :, shown]),
+        "MAdam is nearer": how_often(nearer),
+        "MAdam is nearer, by rate": {f"{rate:.2g}": how_often(nearer[:, j]) for j, rate in enumerate(COARSE)},
+        "the paper's plain form is nearer": how_often(distances[PAPER][:, :, shown] < distances[ADAM][:, :, shown]),
         "path difference": path_difference(paths),
         "best rate": {v: {"rate": COARSE[int(e.argmin())], "distance": float(e.min())} for v, e in last.items()},
     }

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from madamoo.bench.commands import Own
 
 FIGURES = ("mismatch", "phases", "trajectories", "fronts")
 FORMATS = ("svg", "png", "pdf")
@@ -23,6 +26,7 @@ def figures(
     fronts: Annotated[
         Path | None, typer.Option(help="Runs that learned fronts: a folder or a packed file.", metavar="RESULTS_FOLDER")
     ] = None,
+    benchmark: Own = None,
 ) -> None:
     """The paper's figures, drawn again, and the numbers that their captions claim: about a minute on one core."""
     wanted = _wanted(only)
@@ -45,7 +49,7 @@ def figures(
         found[name] = numbers
         typer.echo(f"Figure: {save(figure, out / f'{name}.{format}')}", err=True)
     if "fronts" in wanted:
-        found.update(_draw_fronts(fronts, out, format))
+        found.update(_draw_fronts(fronts, benchmark or (), out, format))
     if found:
         _write(out, found, format)
 
@@ -79,16 +83,16 @@ def _toy_figures(wanted: list[str]) -> Any:
         yield "trajectories", drawings.trajectories(paths), claims.rounded(claims.trajectory_numbers(paths))
 
 
-def _draw_fronts(folder: Path | None, out: Path, format: str) -> dict[str, Any]:
+def _draw_fronts(folder: Path | None, own: Sequence[str], out: Path, format: str) -> dict[str, Any]:
     from .claims import rounded
     from .fronts import TO_RUN, learned
 
     numbers = {}
     try:
-        for one in [] if folder is None else learned(folder, partial(typer.echo, err=True)):
+        for one in [] if folder is None else learned(folder, own, partial(typer.echo, err=True)):
             typer.echo(f"Figure: {one.draw(out / f'{one.name}.{format}')}", err=True)
             numbers[one.name] = rounded(one.numbers)
-    except ValueError as error:  # records of a benchmark that is not here any more
+    except ValueError as error:  # a file of the user's own that is no benchmark
         raise typer.BadParameter(str(error), param_hint="'--fronts'") from None
     if numbers:
         return {"fronts": numbers}
@@ -101,7 +105,7 @@ def _draw_fronts(folder: Path | None, out: Path, format: str) -> dict[str, Any]:
 
 def _write(out: Path, found: dict[str, Any], format: str) -> None:
     """The numbers, those of figures that were made before included, and the page with captions and tables."""
-    from madamoo.presentation.page import replace_file
+    from madamoo.files import write_text
 
     from .tables import page
 
@@ -114,8 +118,8 @@ def _write(out: Path, found: dict[str, Any], format: str) -> None:
     except (KeyError, TypeError):  # the older numbers are those of another version
         numbers = found
         text = page(numbers, files)
-    replace_file(path, json.dumps(numbers, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    replace_file(out / PAGE, text)
+    write_text(path, json.dumps(numbers, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(out / PAGE, text)
     typer.echo(page(found, {}))
     typer.echo(f"Numbers: {path}\nPage: {out / PAGE}", err=True)
 

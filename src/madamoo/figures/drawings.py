@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from madamoo.presentation.pictures import bowl, legend, path_line, picture, star, stroke
-from madamoo.presentation.style import ADAM, INK, MADAM
+from madamoo.presentation.style import ADAM, INK, MADAM, vector
 
 from .claims import COMPARED, SHOWN, Phases, Signs, Trajectories, at
 from .experiments import (
@@ -142,7 +142,7 @@ def trajectories(paths: Trajectories) -> Any:
         for row, (preference, by_variant) in zip(grid, paths.items(), strict=True):
             for steps, axes in zip(SHOWN, row, strict=True):
                 _trajectory(axes, preference, by_variant, steps)
-            row[0].set_ylabel(f"$\\lambda$ = ({preference[0]:g}, {preference[1]:g})\n$x_2$")
+            row[0].set_ylabel(f"$\\lambda$ = {vector(preference)}\n$x_2$")
         for steps, axes in zip(SHOWN, grid[0], strict=True):
             axes.set_title(f"{steps} steps")
         for axes in grid[-1]:

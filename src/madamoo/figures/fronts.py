@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from madamoo.bench import available, get
-from madamoo.bench._methods import front_of
-from madamoo.bench._records import read_records
-from madamoo.bench._spec import canonical, parse
-from madamoo.bench._table import COMPARED, rows
+from madamoo.bench.analysis import COMPARED, benchmarks_of, front_in, rows
+from madamoo.bench.problems import Benchmark
+from madamoo.bench.runs import Say, canonical, parse, read_records
+from madamoo.bench.training import front_of
 from madamoo.pareto import Front, draw_fronts
 from madamoo.presentation.style import OPTIMIZERS
 
@@ -45,27 +44,23 @@ class Learned:
         )
 
 
-def learned(folder: Path, say: Callable[[str], None]) -> Iterator[Learned]:
-    """Everything that can be drawn from the records below ``folder``; what cannot is told to ``say``.
+def learned(folder: Path, own: Sequence[str], say: Say) -> Iterator[Learned]:
+    """Everything that can be drawn from the records below ``folder``; what cannot goes to ``say``.
 
     Each optimizer is shown at the learning rate that is best on validation data, with the mean over the seeds that all
-    of them have; see :func:`madamoo.bench._table.rows`.
+    of them have; see :func:`madamoo.bench.analysis.rows`.
     """
-    records = [record for record in read_records(folder) if record.get("front")]
+    records = [record for record in read_records(folder, say=say) if record.get("front")]
     records = [record for record in records if parse(record["config"]["solver"])[0] in METHODS]
-    for benchmark in sorted({record["config"]["benchmark"] for record in records}):
-        if benchmark not in available():  # a record must not make us run its author's file
-            say(f"No fronts of {benchmark}: it is a benchmark of its author's, whose code is not run")
-            continue
-        problem = get(benchmark)
-        for row in rows(records, problem, name=benchmark):
+    for benchmark, problem in benchmarks_of(records, own, say).items():
+        for row in rows(records, problem, name=benchmark, say=say):
             if row["primary"] and row["rate"] == "best":
-                chosen = _fronts(records, row)
+                chosen = _fronts(records, problem, row, say)
                 if chosen:
                     yield Learned(benchmark, row["solver"], chosen, front_of(problem).reference, _numbers(row))
 
 
-def _fronts(records: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, Front]:
+def _fronts(records: list[dict[str, Any]], problem: Benchmark, row: dict[str, Any], say: Say) -> dict[str, Front]:
     """The mean front of each optimizer over the seeds of the row."""
     same = ("benchmark", "profile", "epochs", "batch", "model", "schedule")
     found: dict[str, list[Front]] = {}
@@ -74,7 +69,13 @@ def _fronts(records: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, Fro
         optimizer = canonical(config["optimizer"])
         fits = all(config[key] == row[key] for key in same) and canonical(config["solver"]) == row["solver"]
         if fits and config["seed"] in row["seeds"] and config["lr"] == row["lr"].get(optimizer):
-            found.setdefault(optimizer, []).append(Front.from_dict(record["front"]["test"]))
+            front = front_in(record, problem, say=say)
+            if front is not None:
+                found.setdefault(optimizer, []).append(front)
+    rays = {len(front.points) for fronts in found.values() for front in fronts}
+    if len(rays) > 1:  # no mean ray by ray
+        say(f"the fronts of {row['benchmark']}, {row['solver']}, have {sorted(rays)} rays and are not drawn")
+        return {}
     return {OPTIMIZERS[optimizer]: _mean(found[optimizer]) for optimizer in ORDER if optimizer in found}
 
 

@@ -85,15 +85,13 @@ def page(numbers: Numbers, files: dict[str, list[str]]) -> str:
 
 def summary(numbers: Numbers) -> str:
     """What the captions claim, what was measured, and in how many settings it holds."""
-    rows: list[list[str]] = []
-    if "mismatch" in numbers:
-        rows += _mismatch_claims(numbers["mismatch"])
-    if "phases" in numbers:
-        rows += _phases_claims(numbers["phases"])
-    if "trajectories" in numbers:
-        rows += _trajectories_claims(numbers["trajectories"])
-    if "fronts" in numbers:
-        rows += _fronts_claims(numbers["fronts"])
+    claims = {
+        "mismatch": _mismatch_claims,
+        "phases": _phases_claims,
+        "trajectories": _trajectories_claims,
+        "fronts": _fronts_claims,
+    }
+    rows = [row for name, made in claims.items() if name in numbers for row in made(numbers[name])]
     return _table("What the captions claim, and what was measured", ["figure", "claim", "measured", "holds in"], rows)
 
 
@@ -189,9 +187,9 @@ def _mismatch(numbers: Numbers) -> Iterable[str]:
         f"At a switch in a run of Adam at the rate {RATE:g}: the new d, what Adam remembers, and the conditioned C",
         ["noise", "switch to", "d", "√v", "√C", "d / √v"],
         (
-            [noise, to, *(f"{value:.2f}" for value in moments[noise][to]), _ratio(moments[noise][to])]
+            [noise, to, *(f"{value:.2f}" for value in (d, v, C)), f"{d / v:.1f}"]
             for noise in NOISE
-            for to in ("A", "B")
+            for to, (d, v, C) in moments[noise].items()
         ),
     )
     yield _table(
@@ -310,10 +308,6 @@ def _noises() -> list[str]:
 def _by_noise(shares: Numbers) -> Iterable[list[str]]:
     for claim in shares[EVEN]:
         yield [claim, *(_share(shares[noise][claim]) for noise in NOISE)]
-
-
-def _ratio(moments: Sequence[float]) -> str:
-    return f"{moments[0] / moments[1]:.1f}"
 
 
 def _share(pair: Sequence[int]) -> str:

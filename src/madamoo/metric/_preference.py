@@ -472,7 +472,7 @@ def _rampup_steps(rampup: int | float, total_steps: int | None) -> int:
         raise ValueError(f"rampup must be zero, a number of steps or a fraction below 1, got {rampup!r}")
     if rampup == int(rampup):
         if total_steps is not None and rampup > total_steps:
-            warnings.warn(f"rampup={rampup!r} is longer than the run, total_steps={total_steps!r}", stacklevel=4)
+            warnings.warn(f"rampup={rampup!r} is longer than the run, total_steps={total_steps!r}", stacklevel=3)
         return int(rampup)
     if rampup > 1:
         raise ValueError(f"rampup must be a whole number of steps or a fraction below 1, got {rampup!r}")

@@ -194,8 +194,8 @@ class Step:
         opaque, missing = False, len(self.present) < len(self.values)
         if found.rows or missing:  # one loss alone does not show that it was picked from a vector: doubt is opaque
             opaque = batch.is_opaque() or len(batch.present) == 1 < len(batch.values)
-        elif any(g is None for g in found.rest or ()):
-            batch.check_graph()  # what does a parameter that is not reached hide behind?
+        else:
+            batch.check_graph()
         collected = self._collector().add(self.collected, found, opaque=opaque, missing=missing)
         self.collected = self.rooms.exchange.agree(collected)
         self.rooms.tell("room", "gradients")

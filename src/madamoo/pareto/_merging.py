@@ -1,4 +1,4 @@
-"""Several preferences in one step: one loss per objective and one lambda, with the direction that they have together."""
+"""Several preferences in one step: one loss per objective and one lambda, with the direction that all have together."""
 
 from __future__ import annotations
 

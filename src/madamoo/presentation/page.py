@@ -6,7 +6,6 @@ Whatever comes in is text, never markup: names of objectives and paths are a use
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -16,6 +15,7 @@ from string import Template
 from typing import Any, TypeAlias
 
 from madamoo import __version__
+from madamoo.files import write_text
 
 from .plots import Figure
 from .style import DARK
@@ -76,23 +76,7 @@ class Page:
 
 def write_page(page: Page, path: Path) -> Path:
     """Write the page and return its path."""
-    return replace_file(path, render(page))
-
-
-def replace_file(path: Path, text: str) -> Path:
-    """Write a file so that at every moment it is the old one or the new one, and return its path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with new.open("wb") as file:
-            file.write(text.encode("utf-8", "replace"))  # half a surrogate pair in a name is no reason to fail
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
-    return path
+    return write_text(path, render(page))
 
 
 def render(page: Page) -> str:

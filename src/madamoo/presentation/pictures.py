@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from madamoo.files import write_bytes
 
 from .plots import Group
 from .style import HUES, INK, PICTURE, colour
@@ -30,11 +33,11 @@ def save(figure: Any, path: Path) -> Path:
     """Write a picture; the ending says in which format. The same picture gives the same file."""
     import matplotlib
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
+    kind, content = path.suffix.lower(), io.BytesIO()
+    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(kind)
     with matplotlib.rc_context(PICTURE):
-        figure.savefig(path, dpi=200, metadata=metadata)
-    return path
+        figure.savefig(content, format=kind.removeprefix("."), dpi=200, metadata=metadata)
+    return write_bytes(path, content.getvalue())
 
 
 def path_line(axes: Any, points: Any, name: str, *, width: float = 1.5, end: bool = True, **look: Any) -> None:

@@ -38,7 +38,7 @@ class PerObjectiveRun:
     count: int | None = None
     names: tuple[str, ...] | None = None
     skipped: int = 0
-    warned: bool = False
+    warned: set[str] = field(default_factory=set)  # what the user was told once
     pending: Pending | None = None
 
 
@@ -112,8 +112,15 @@ class PerObjective(Optimizer):
         if run.pending is not None and run.pending.written.was_cleared(params):
             run.pending = None
         before = run.pending
+        if before is None and foreign(params):
+            self._warn(
+                "the gradients that are in .grad before opt.backward(losses) are overwritten: give what they are of as "
+                "one more objective"
+            )
         names, count = (run.names, run.count) if before is None else (before.names, len(before.collected.values))
         batch = read_losses(losses, names, count)
+        if batch.scaled_by() is not None:
+            raise ValueError(f"the losses look scaled by a GradScaler, which {type(self).__name__} cannot use")
         if before is not None and not before.collected.finite:
             return
         batch.check_graph()  # raises for a checkpoint that hides its parameters
@@ -133,9 +140,13 @@ class PerObjective(Optimizer):
         run.skipped += 1
         for param in params:
             run.pending.written.write(param, torch.zeros_like(param))
-        if not run.warned:
-            warnings.warn("a loss or a gradient is not finite or too large: such steps are skipped", stacklevel=3)
-        run.warned = True
+        self._warn("a loss or a gradient is not finite or too large: such steps are skipped")
+
+    def _warn(self, text: str) -> None:
+        """Once, with the user's line: beyond this, backward and its no_grad."""
+        if text not in self.run.warned:
+            self.run.warned.add(text)
+            warnings.warn(text, stacklevel=4)
 
     def _show(self, pending: Pending) -> None:
         for param in self._params():

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from madamoo.bench.commands import Own
+
 
 def report(
     runs: Annotated[
@@ -18,21 +20,21 @@ def report(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The page.", metavar="PAGE")] = Path("report.html"),
     compare: Annotated[bool, typer.Option("--compare", help="Put two runs side by side.")] = False,
+    benchmark: Own = None,
 ) -> None:
     """Write one HTML page on a run, on a folder of runs, or on two runs side by side; it needs no network."""
     from madamoo.presentation.page import write_page
 
     from .make import make_page
-    from .reading import Unreadable
 
     if len(runs) != (2 if compare else 1):
         wanted = "--compare takes two runs" if compare else "name one run or folder, or two with --compare"
         typer.echo(f"madamoo: {wanted}; {len(runs)} were given", err=True)
         raise typer.Exit(2)
     try:
-        page, notes = make_page(runs)
+        page, notes = make_page(runs, benchmark or ())
         write_page(page, out)
-    except Unreadable as error:
+    except ValueError as error:
         typer.echo(f"madamoo: {error}", err=True)
         raise typer.Exit(2) from None
     except OSError as error:

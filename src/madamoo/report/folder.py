@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from madamoo import diagnostics
+from madamoo.bench.analysis import CellSummary, Gain, counts, in_words, summarise
 from madamoo.presentation.page import Block, Notes, Page, Panels, Points, Section, Verdict
 from madamoo.presentation.plots import Figure, Group, Series, dots, panels
 from madamoo.presentation.style import HUES, RATES, counted, interval, listed, optimizer_name, percent
@@ -21,12 +22,12 @@ PANELS = 12  # figures of loss curves at most
 FRONTS = 6
 
 
-def page_of(source: Source) -> Page:
+def page_of(source: Source, own: Sequence[str] = ()) -> Page:
     records = [run.record for run in source.runs if run.record is not None]
     name = source.path.resolve().name
     if not records:
         return Page(name, f"{counted(len(source.runs), 'diagnosed run')}.", _of_probes(source))
-    found = Gains(records)
+    found = Gains(records, own)
     notes = [*source.notes, *found.problems]
     intro: list[Block] = [about_folder(records), *([Points(found.findings)] if found.findings else [])]
     if notes:
@@ -41,7 +42,7 @@ def page_of(source: Source) -> Page:
             Section("Gains", found.blocks),
             Section("Runs", run_tables(records)),
             Section("Losses", loss_blocks(records)),
-            Section("Pareto fronts", fronts(source.runs)),
+            Section("Pareto fronts", fronts(source.runs, own)),
             Section("Diagnosis", _some(diagnosis_table(source.runs))),
         ],
     )
@@ -93,41 +94,26 @@ def _verdict_of_probes(runs: Sequence[ReadRun]) -> Verdict:
 class Gains:
     """What MAdam gains: figures and tables, the same in words, and of what nothing can be said."""
 
-    def __init__(self, records: Sequence[dict[str, Any]]) -> None:
-        from . import lab
-
+    def __init__(self, records: Sequence[dict[str, Any]], own: Sequence[str]) -> None:
         self.blocks: list[Block] = []
         self.findings: list[str] = []
         self.problems: list[str] = []
         self.counts: dict[str, dict[str, Any]] = {}  # by baseline, each at its best rate
-        by_benchmark: dict[str, list[dict[str, Any]]] = {}
-        for record in records:
-            by_benchmark.setdefault(record["config"]["benchmark"], []).append(record)
-        # A record must not make us run its author's file: only benchmarks of the package are known.
-        for name in [name for name in by_benchmark if name not in lab.available()]:
-            self.problems.append(f"no gains on {name}: it is a benchmark of its author's, whose code is not run")
-            del by_benchmark[name]
         for rate in ("best", "equal"):
-            cells = []
-            for name, some in by_benchmark.items():
-                try:
-                    cells += lab.summarise(some, rate)
-                except (ValueError, OSError, KeyError, TypeError, ArithmeticError) as error:
-                    self.problems.append(f"no gains on {name}: {error}")
+            cells = summarise(records, rate, own=own, say=self.problems.append)
             if cells:
-                self._add(cells, rate, len(by_benchmark) > 1)
+                self._add(cells, rate)
         self.problems = list(dict.fromkeys(self.problems))
 
-    def _add(self, cells: Sequence[Any], rate: str, several: bool) -> None:
-        from . import lab
-
+    def _add(self, cells: Sequence[CellSummary], rate: str) -> None:
         baselines = {"Adam": [c.over_adam for c in cells], "control": [c.over_control for c in cells]}
         for name, found in baselines.items():
             said = "the control (marginal)" if name == "control" else name
-            counts = lab.counts(found)
-            if counts["cells"]:
-                self.findings.append(f"{RATES[rate].capitalize()}. {lab.in_words(said, counts)}")
-                self.counts.setdefault(name, counts)
+            summed = counts(found)
+            if summed["cells"]:
+                self.findings.append(f"{RATES[rate].capitalize()}. {in_words(said, summed)}")
+                self.counts.setdefault(name, summed)
+        several = len({c.benchmark for c in cells}) > 1
         names = [f"{c.benchmark}, {c.solver}" if several else c.solver for c in cells]
         groups = [Group.of_intervals(f"over {name}", k, found) for k, (name, found) in enumerate(baselines.items())]
         caption = f"Mean over paired seeds with its 95 % interval, {RATES[rate]}."
@@ -170,7 +156,7 @@ def _judged(counts: Mapping[str, Any]) -> str:
     return "level within chance with"
 
 
-def _gain(gain: Any) -> Cell:
+def _gain(gain: Gain | None) -> Cell:
     return Cell("") if gain is None else Cell(interval(gain.mean, gain.low, gain.high), value=gain.mean)
 
 
@@ -263,7 +249,7 @@ def _lines(name: str, hue: int, found: Sequence[Sequence[Sequence[float | None]]
     return series
 
 
-def fronts(runs: Sequence[ReadRun]) -> list[Block]:
+def fronts(runs: Sequence[ReadRun], own: Sequence[str]) -> list[Block]:
     """Fronts by benchmark: those of the first seed, and not too many."""
     blocks: list[Block] = []
     found = [run for run in runs if run.record is not None and run.record.get("front")]
@@ -273,7 +259,7 @@ def fronts(runs: Sequence[ReadRun]) -> list[Block]:
         shown = [run for run in mine if run.config["seed"] == seed][:FRONTS]
         if len(shown) < len(mine):
             blocks.append(f"{name}: {len(shown)} of {counted(len(mine), 'front')}, all of seed {seed}.")
-        blocks += [block for block in front_blocks(shown) if not isinstance(block, Table)]
+        blocks += [block for block in front_blocks(shown, own) if not isinstance(block, Table)]
     return blocks
 
 

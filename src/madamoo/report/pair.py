@@ -17,7 +17,7 @@ from .single import front_blocks, losses_by_epoch, weight_figures
 from .words import absent, ends, outcome, trained
 
 
-def page_of(first: ReadRun, second: ReadRun) -> Page:
+def page_of(first: ReadRun, second: ReadRun, own: Sequence[str] = ()) -> Page:
     a, b = _names(first, second)
     runs = {a: first, b: second}
     notes = [f"{name}: {note}" for name, run in runs.items() for note in run.notes]
@@ -35,7 +35,7 @@ def page_of(first: ReadRun, second: ReadRun) -> Page:
             Section("Losses", loss_blocks(a, b, runs)),
             Section("Weights", [Panels(found)] if (found := weight_figures(runs)) else []),
             *diagnosis.sections({name: run.rows for name, run in runs.items()}),
-            Section("Pareto fronts", front_blocks([second, first])),  # the first colour is blue
+            Section("Pareto fronts", front_blocks([second, first], own)),  # the first colour is blue
             Section("Cost", _some(cost_table(a, b, runs))),
             Section("Configuration", _some(configuration(a, b, runs))),
         ],

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from madamoo.bench.analysis import fronts_of
 from madamoo.diagnostics import summary
+from madamoo.pareto import front_figure, single_point
 from madamoo.presentation.page import Block, Facts, Notes, Page, Panels, Section
 from madamoo.presentation.plots import Figure, Series, panels
 from madamoo.presentation.style import dash, listed, optimizer_name
@@ -13,27 +15,27 @@ from madamoo.presentation.tables import Cell, Table
 
 from . import diagnosis
 from .reading import ReadRun
-from .words import lead, told, verdict
+from .words import lead, summary_of, verdict
 
 NOT_SHOWN = ("config", "metrics", "validation", "front", "cost", "environment", "objectives", "reductions", "sha256")
 
 
-def page_of(run: ReadRun) -> Page:
+def page_of(run: ReadRun, own: Sequence[str] = ()) -> Page:
     title = run.name
     if run.record is not None:
         c = run.config
         title = f"{c.get('benchmark')}: {c.get('solver')} with {optimizer_name(str(c.get('optimizer')))}"
-    return Page(title, lead(run), sections(run))
+    return Page(title, lead(run), sections(run, own))
 
 
-def sections(run: ReadRun) -> list[Section]:
+def sections(run: ReadRun, own: Sequence[str]) -> list[Section]:
     notes = [Notes(run.notes)] if run.notes else []
     return [
-        Section("Summary", [*told(run), *result_tables(run), *notes, verdict(run)]),
+        Section("Summary", [*summary_of(run), *result_tables(run), *notes, verdict(run)]),
         Section("Losses", _panels(loss_figures(run))),
         Section("Weights", _panels(weight_figures({run.name: run}))),
         *diagnosis.sections({run.name: run.rows}),
-        Section("Pareto front", front_blocks([run])),
+        Section("Pareto front", front_blocks([run], own)),
         Section("Cost", cost_blocks(run)),
         Section("Configuration", configuration(run)),
     ]
@@ -113,24 +115,20 @@ def _shares(weights: Mapping[str, float | None]) -> dict[str, float]:
     return {n: w / total for n, w in known.items()} if total else {}
 
 
-def front_blocks(runs: Sequence[ReadRun]) -> list[Block]:
+def front_blocks(runs: Sequence[ReadRun], own: Sequence[str]) -> list[Block]:
     """The fronts of the runs that learned one, in one figure, and their points."""
     records = [run.record for run in runs if run.record is not None and run.record.get("front")]
     if not records:
         return []
-    from madamoo.pareto import front_figure, single_point
-
-    from . import lab
-
-    benchmarks = sorted({record["config"]["benchmark"] for record in records})
-    if not {*benchmarks} <= {*lab.available()}:
-        return [f"The front is not drawn: {listed(benchmarks)} is a benchmark of its author's, whose code is not run."]
+    left_out: list[str] = []
     try:
-        fronts, reference, _ = lab.fronts_of(records)
-        caption = "On test data, one point per ray; dominated ones are faint. HV is the hypervolume."
-        blocks: list[Block] = [front_figure(fronts, reference, heading="Pareto front", caption=caption)]
-    except (ValueError, OSError, KeyError, TypeError, RuntimeError) as error:
-        return [f"The front cannot be drawn: {error}."]
+        fronts, reference, _ = fronts_of(records, own=own, say=left_out.append)
+    except ValueError as error:
+        return [f"No front is drawn: {'; '.join(left_out) or error}."]
+    caption = "On test data, one point per ray; dominated ones are faint. HV is the hypervolume."
+    blocks: list[Block] = [front_figure(fronts, reference, heading="Pareto front", caption=caption)]
+    if left_out:
+        blocks.append(Notes(left_out))
     alone = [name for name, found in fronts.items() if single_point(found)]
     if alone:
         blocks.insert(

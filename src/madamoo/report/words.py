@@ -23,7 +23,7 @@ def lead(run: ReadRun) -> str:
     return f"{c.get('benchmark')}, {c.get('model')}, rate {c.get('lr')}, seed {c.get('seed')}: {run.record['status']}."
 
 
-def told(run: ReadRun) -> list[Block]:
+def summary_of(run: ReadRun) -> list[Block]:
     """What was trained, what came out, and what the metrics did."""
     return [*(text for text in (trained(run), outcome(run), losses(run)) if text), diagnosis(run)]
 

@@ -1,0 +1,150 @@
+"""What stands in the table of a benchmark; how it is written is tested with the tables."""
+
+import csv
+import io
+import json
+import math
+import re
+
+import pytest
+
+from madamoo import bench
+from madamoo.bench.analysis import render_table, rows
+
+SARCOS = bench.get("sarcos-small")
+SCORES = {("ls", "adam"): 11.0, ("ls", "madam"): 10.0, ("cagrad", "adam"): 10.5, ("cagrad", "madam"): 10.75}
+
+
+def records(extra=(), seeds=2, **config):
+    """Runs whose values are their score plus a tenth of their seed; MAdam is better at 1e-2."""
+    found = []
+    for (solver, optimizer), score in {**SCORES, **dict(extra)}.items():
+        for lr in (1e-3, 1e-2):
+            for seed in range(seeds):
+                value = score + seed / 10 - (lr == 1e-2 and optimizer == "madam")
+                metrics = {metric.name: value for metric in SARCOS.metrics}
+                identity = {"benchmark": SARCOS.name, "profile": "cpu", "solver": solver, "optimizer": optimizer}
+                found.append(
+                    {
+                        "config": {
+                            **identity,
+                            "lr": lr,
+                            "seed": seed,
+                            "epochs": 2,
+                            "batch": 8,
+                            "model": "m",
+                            "schedule": "constant",
+                            **config,
+                        },
+                        "status": "finished",
+                        "metrics": metrics,
+                        "validation": metrics,
+                        "validation_loss": value,
+                        "cost": {"seconds": 2.0, "curve": [[1.0 if optimizer == "madam" else 4.0, value]]},
+                    }
+                )
+    return found
+
+
+def table(text, rate):
+    """The lines of a block, without title and rule."""
+    (block,) = (b for b in text.split("\n\n") if rate in b and "other optimizers" not in b)
+    return block.splitlines()[1:2] + block.splitlines()[3:]
+
+
+def test_text_by_eye():
+    text = render_table(rows(records([(("cagrad", "marginal"), 10.6)]), SARCOS), "text")
+    heading, ls, cagrad = table(text, "all at the same")
+    assert re.split(r"  +", heading) == [
+        *("solver", "Adam", "control", "MAdam", "MAdam - Adam", "paper", "lr", "time", "seeds"),
+    ]
+    assert re.split(r"  +", ls) == [
+        *("ls", "11.05 ± 0.07", "= MAdam", "*10.05 ± 0.07", "-1.00 [-1.00, -1.00]"),
+        *("10.99 -> 10.00 †", "1e-3", "0.25", "2"),
+    ]
+    assert re.split(r"  +", cagrad)[1:4] == ["*10.55 ± 0.07", "10.65 ± 0.07", "10.80 ± 0.07"]
+    _, ls, cagrad = table(text, "each at its best")
+    assert "1e-3/1e-2/1e-2" in ls and "1e-3/1e-3/1e-2" in cagrad and "*9.80 ± 0.07" in cagrad
+    assert "† The paper's figure is of sarcos" in text
+    assert text.index("all at the same") < text.index("each at its best")
+
+
+def test_columns_without_content_are_left_out():
+    only = [r for r in records(seeds=1) if r["config"]["optimizer"] == "adam" and r["config"]["solver"] == "ls"]
+    heading, _ = table(render_table(rows(only, SARCOS), "text"), "all at the same")
+    assert re.split(r"  +", heading) == ["solver", "Adam", "paper", "lr", "seeds"]
+
+
+def test_other_optimizers_have_a_table_of_their_own():
+    text = render_table(rows(records([(("ls", "mtadam"), 12.0)]), SARCOS), "text")
+    (block,) = (b for b in text.split("\n\n") if "same learning rate; other optimizers" in b)
+    assert re.split(r"  +", block.splitlines()[-1]) == ["ls", "mtadam", "12.05 ± 0.07", "1e-3", "2"]
+
+
+def test_diverged_runs_are_called_so():
+    found = records()
+    for record in found:
+        config = record["config"]
+        if (config["solver"], config["optimizer"], config["seed"]) == ("ls", "adam", 1):
+            record.update(status="diverged", metrics=None, validation=None, validation_loss=None)
+    _, ls, _ = table(render_table(rows(found, SARCOS), "text"), "all at the same")
+    assert "1 of 2 diverged" in ls and "*10.05" in ls and "inf" not in ls and "nan" not in ls
+
+
+def test_runs_that_are_left_out_are_mentioned():
+    found = rows([*records(), *records(epochs=9)[:3]], SARCOS)
+    for format in ("text", "markdown", "latex"):
+        assert "3 runs of other profiles or sizes are not shown" in render_table(found, format)
+
+
+def test_metric():
+    found = rows(records(), SARCOS)
+
+    def shown(format, **options):
+        text = render_table(found, format, **options).replace("\\_", "_")
+        return {metric.name for metric in SARCOS.metrics if f", {metric.name}, lower is better" in text}
+
+    for format in ("text", "markdown", "latex"):
+        assert shown(format) == shown(format, metric="primary") == {"avg_err"}
+        assert shown(format, metric="all") == {metric.name for metric in SARCOS.metrics}
+        assert shown(format, metric="t3") == {"t3"}
+
+
+def test_wrong_arguments_are_named():
+    found = rows(records(), SARCOS)
+    with pytest.raises(ValueError, match=r"one of avg_err, t1, .*got 'accuracy'"):
+        render_table(found, metric="accuracy")
+    with pytest.raises(ValueError, match="text, markdown, latex, csv, json, got 'html'"):
+        render_table(found, "html")
+
+
+def test_no_runs():
+    assert json.loads(render_table([], "json")) == []
+    for format in ("text", "markdown", "latex"):
+        assert "no runs" in render_table([], format)
+    assert render_table([], "csv").strip() == ""
+
+
+def test_json_holds_the_rows_with_null_for_infinite():
+    found = rows(records([(("ls", "mtadam"), 9.0)]), SARCOS)
+    assert json.loads(render_table(found, "json")) == found
+    assert len(json.loads(render_table(found, "json", metric="primary"))) == 4
+    found[0]["madam"], found[0]["difference"] = math.inf, {"mean": math.nan, "low": None, "high": None}
+    read = json.loads(render_table(found, "json"), parse_constant=lambda name: pytest.fail(name))
+    assert read[0]["madam"] is None and read[0]["difference"]["mean"] is None
+
+
+def test_csv_has_one_line_a_row_at_full_precision():
+    extra = [(("cagrad:c=0.2", "adam"), 1 / 3), (("ls", "madam:beta1=0"), 2.0), (("ls", "madam:beta1=0.5"), 2.0)]
+    found = rows(records(extra), SARCOS)
+    read = list(csv.DictReader(io.StringIO(render_table(found, "csv"))))
+    assert len(read) == len(found)
+    for line, row in zip(read, found, strict=True):
+        assert None not in line and (line["solver"], line["metric"], line["rate"]) == (
+            *(row["solver"], row["metric"], row["rate"]),
+        )
+        assert float(line["adam"]) == row["adam"]
+        assert line["difference.mean"] == ("" if row["difference"] is None else repr(row["difference"]["mean"]))
+        assert line["seeds"] == "0 1" and line["per_seed.adam.1"] == repr(row["per_seed"]["adam"]["1"])
+    assert read[0]["seconds.madam:beta1=0"] == read[0]["seconds.madam:beta1=0.5"] == "2.0"
+    assert "difference" not in read[0] and read[0]["paper.adam"] == "10.99 0.59"

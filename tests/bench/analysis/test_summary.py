@@ -1,0 +1,92 @@
+import json
+
+import pytest
+
+from madamoo.bench import get
+from madamoo.bench.analysis import draw_summary
+from madamoo.bench.analysis._summary import Gain, counts, render_summary, summarise
+
+SIZE = {"profile": "cpu", "epochs": 2, "batch": 8, "model": "m", "schedule": "cosine", "lr": 0.1}
+
+
+def records(benchmark, solver, values, moved=0.25):
+    """``values``: optimizer -> primary metric by seed."""
+    problem = get(benchmark)
+    found = []
+    for optimizer, by_seed in values.items():
+        for seed, value in enumerate(by_seed):
+            metrics = {metric.name: value for metric in problem.metrics}
+            config = {"benchmark": benchmark, "solver": solver, "optimizer": optimizer, "seed": seed, **SIZE}
+            cost = {"seconds": 1.0, "curve": [[1.0, 1.0]]}
+            found.append(
+                {
+                    "config": config,
+                    "status": "finished",
+                    "metrics": metrics,
+                    "validation": metrics,
+                    "validation_loss": 1.0,
+                    "weights_moved": moved,
+                    "cost": cost,
+                }
+            )
+    return found
+
+
+def test_an_error_and_an_accuracy_have_one_unit():
+    found = records("sarcos-small", "uw", {"adam": [10, 20], "madam": [9, 18], "marginal": [10, 18]})
+    found += records("digits", "uw", {"adam": [90, 80], "madam": [91, 82]})  # errors 10, 20 and 9, 18
+    digits, sarcos = summarise(found)
+    assert digits.over_adam.mean == pytest.approx(10.0) == sarcos.over_adam.mean
+    assert (sarcos.over_adam.low, sarcos.over_adam.high) == pytest.approx((10.0, 10.0))
+    assert sarcos.over_control.mean == pytest.approx(5.0) and digits.over_control is None
+    assert sarcos.paper == pytest.approx(100 * (1 - 9.92 / 10.83)) and digits.paper is None
+    assert sarcos.moved == 0.25 and sarcos.seeds == 2
+
+
+def test_an_improvement_is_a_gain_already():
+    (cell,) = summarise(records("nyuv2", "ls", {"adam": [-10, -12], "madam": [-9, -10]}))
+    assert cell.over_adam.mean == pytest.approx(1.5)
+    assert cell.over_control is None, "under constant weights the control is MAdam itself"
+
+
+def test_a_variant_stands_in_for_madam():
+    found = records("digits", "uw", {"adam": [90, 80], "madam": [80, 60], "madam:normalise=True": [91, 82]})
+    (cell,) = summarise(found, optimizer="madam:normalise=True")
+    assert cell.over_adam.mean == pytest.approx(10.0)
+    assert "MAdam (normalise=True)" in render_summary([cell])
+    assert summarise(found)[0].over_adam.mean == pytest.approx(-100.0)
+    assert summarise(found, optimizer="madam:every=2") == []
+
+
+def test_losses_are_counted_as_plainly_as_wins():
+    gains = [Gain(2.0, 1.0, 3.0), Gain(-4.0, -5.0, -3.0), Gain(-1.0, -3.0, 1.0), Gain(0.0, None, None), None]
+    assert counts(gains) == {
+        "cells": 4,
+        "at_least_as_good": 2,
+        "significantly_better": 1,
+        "significantly_worse": 1,
+        "mean_gain": pytest.approx(-0.75),
+    }
+    assert counts([None])["mean_gain"] is None
+
+
+def test_a_cell_needs_both_of_a_pair():
+    assert summarise(records("digits", "uw", {"adam": [90.0]})) == []
+    assert "No cells" in render_summary([])
+
+
+def test_text_data_and_figures(tmp_path):
+    cells = summarise(
+        records("sarcos-small", "ls", {"adam": [10, 20], "madam": [11, 22]}, moved=0.0)
+        + records("sarcos-small", "uw", {"adam": [10, 20], "madam": [9, 18], "marginal": [10, 18]})
+    )
+    text = render_summary(cells)
+    assert "at least as good in 1 of 2 cells, significantly better in 1, significantly worse in 1" in " ".join(
+        text.split()
+    )
+    assert [cell["over_adam"]["mean"] for cell in json.loads(render_summary(cells, "json"))] == pytest.approx([-10, 10])
+    with pytest.raises(ValueError, match="format must be one of"):
+        render_summary(cells, "xml")
+    for path in draw_summary(cells, tmp_path / "figures"):
+        drawn = path.read_text()
+        assert drawn.lstrip().startswith("<?xml") and "uw" in drawn
