@@ -64,17 +64,21 @@ def kernel_sums(problem: Problem, network: nn.Module) -> dict[str, float]:
     return {name: found[name] for name in problem.objectives}
 
 
-def observe_kernel(problem: Problem, network: nn.Module, opt: MultiObjective, points: int | None = SAMPLE) -> None:
+def observe_kernel(
+    problem: Problem, network: nn.Module, opt: MultiObjective, points: int | None = SAMPLE, *, named: bool = True
+) -> None:
     """Before ``opt.backward``: give the optimizer's solver the traces that it wants; most solvers want none.
 
-    ``points`` is that of :func:`kernel_traces`.
+    Args:
+        points: that of :func:`kernel_traces`.
+        named: whether ``backward`` gets the losses by name; else in the order of ``problem.objectives``.
     """
     solver = opt.solver
     if isinstance(solver, NTK) and solver.wants_traces:
         sums = solver.kernel == "sum"
         found = kernel_sums(problem, network) if sums else kernel_traces(problem, network, points)
         names = opt.objectives or problem.objectives  # the optimizer may have an order of its own
-        solver.observe_traces({name: found[name] for name in names})
+        solver.observe_traces({name: found[name] for name in names} if named else list(found.values()))
 
 
 def _trained(problem: Problem, network: nn.Module) -> list[nn.Parameter]:

@@ -125,6 +125,14 @@ class Problem:
         """The unknown coefficients, for the optimizer; the network has its own."""
         return iter(self.unknowns.values())
 
+    def to(self, device: torch.device | str) -> Problem:
+        """Move points and unknown coefficients to a device; returns the problem itself."""
+        self.device = torch.device(device)
+        self.unknowns.to(self.device)
+        self._groups = self._choose()
+        self._collect()
+        return self
+
     def sample(self, generator: torch.Generator | None = None) -> None:
         """Draw all points anew; points added by :meth:`add_anchors` stay."""
         self._domain_points = self.domain.random_points(self.num_domain, self.sampler, generator)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,9 +14,10 @@ from .._constraints import Constraint, Domain
 from .._fields import default_variables
 from .._geometry import Geometry, GeometryXTime
 from .._networks import FNN
-from .._problem import Equations, Problem
+from .._problem import PDE, Equations, Problem
 from .._reference import Reference
-from ._data import Data
+from ._data import Computed, Data, Inquiry, NotComputed
+from ._objectives import OBJECTIVES
 
 DOMAIN_POINTS, BOUNDARY_POINTS, INITIAL_POINTS = 8192, 2048, 2048
 
@@ -67,6 +69,15 @@ class Case:
     note: str = ""
 
     @property
+    def objectives(self) -> tuple[str, ...]:
+        """The names of the losses, equations first."""
+        return OBJECTIVES[self.name]
+
+    @property
+    def equation_names(self) -> tuple[str, ...]:
+        return tuple(name for name in self.objectives if name.startswith(PDE))
+
+    @property
     def variables(self) -> tuple[str, ...]:
         return default_variables(self.domain.dim, isinstance(self.domain, GeometryXTime))
 
@@ -98,6 +109,17 @@ class Case:
                 **options,
             },
         )
+
+    def kept(self, data: Data | None = None) -> Path | None:
+        """The file that keeps the computed reference; None if it is not computed yet, or needs no computing."""
+        data = Data() if data is None else data
+        try:
+            self.reference(Inquiry(data.root, data.cache))
+        except Computed as found:
+            return Path(found.args[0])
+        except NotComputed:
+            pass
+        return None
 
     def network(self, width: int = 100, depth: int = 5, activation: str = "tanh", **options: Any) -> FNN:
         """A fully connected network of the right sizes; ``options`` are :class:`FNN`'s."""

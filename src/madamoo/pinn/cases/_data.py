@@ -69,9 +69,9 @@ class Data:
 
     def computed(self, name: str, settings: str, make: Callable[[], Reference]) -> Reference:
         """What ``make()`` returns, from the data folder or the cache where it is there with the same ``settings``."""
-        for path in self._places(name, settings):
-            if path.exists():
-                return load(path)
+        path = self.kept(name, settings)
+        if path is not None:
+            return load(path)
         made = make()
         target = self._places(name, settings)[-1]
         try:
@@ -80,11 +80,33 @@ class Data:
             print(f"madamoo: the solution could not be kept in {target.parent}: {error}", file=sys.stderr)
         return made
 
+    def kept(self, name: str, settings: str) -> Path | None:
+        """Where a computed solution is kept, if it is."""
+        return next((path for path in self._places(name, settings) if path.exists()), None)
+
     def _places(self, name: str, settings: str) -> list[Path]:
         digest = hashlib.sha256(settings.encode()).hexdigest()[:12]
         file = f"{name}-{digest}.npz"
         places = [] if self.root is None else [self.root / FOLDER / "computed" / file]
         return [*places, self.cache / "pinn" / file]
+
+
+class Inquiry(Data):
+    """Data that compute nothing: a solution that would have to be computed raises :class:`NotComputed` instead."""
+
+    def computed(self, name: str, settings: str, make: Callable[[], Reference]) -> Reference:
+        path = self.kept(name, settings)
+        if path is None:
+            raise NotComputed(name)
+        raise Computed(path)
+
+
+class NotComputed(LookupError):
+    """This solution has to be computed first."""
+
+
+class Computed(LookupError):
+    """This solution is there, in the file that the error names."""
 
 
 def save(path: Path, reference: Reference) -> None:
