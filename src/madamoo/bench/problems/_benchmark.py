@@ -181,6 +181,10 @@ class Benchmark(ABC):
             return "missing"
         return "here" if self.layout else "embedded"
 
+    def maps(self, model: nn.Module, data: Any, size: int) -> list[dict[str, Any]]:
+        """What the model has learned, as maps for the report: see :func:`madamoo.bench.runs.check_maps`."""
+        return []
+
     @abstractmethod
     def evaluate(self, model: nn.Module, data: Any, split: str, size: int) -> Evaluation:
         """The model, in evaluation mode, on the ``split`` "validation" or "test"; ``size`` is that of the batches.

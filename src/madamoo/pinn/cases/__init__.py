@@ -8,6 +8,7 @@ published network. Files are read from the folder that ``MADAMOO_DATA`` names; c
 from . import burgers, chaotic, flow, heat, poisson, wave
 from ._case import Case, View
 from ._data import LAYOUT, Data, MissingFile, load, save
+from ._maps import Map, maps
 
 _CASES = {case.name: case for module in (burgers, poisson, heat, flow, wave, chaotic) for case in module.CASES}
 
@@ -28,4 +29,4 @@ def get(name: str) -> Case:
     return _CASES[name]
 
 
-__all__ = ["LAYOUT", "Case", "Data", "MissingFile", "View", "available", "get", "load", "save"]
+__all__ = ["LAYOUT", "Case", "Data", "Map", "MissingFile", "View", "available", "get", "load", "maps", "save"]

@@ -212,6 +212,10 @@ class Pinnacle(Benchmark):
         if batch.polish:
             polish(batch.problem, model, batch.polish)
 
+    def maps(self, model: nn.Module, data: Loaded, size: int) -> list[dict[str, Any]]:
+        found = cases.maps(self.case, model, data.held_out(size), data.reference)
+        return [{**vars(one), "axes": list(one.axes)} for one in found]
+
     def evaluate(self, model: nn.Module, data: Loaded, split: str, size: int) -> Evaluation:
         reference = data.validation if split == "validation" else data.test
         losses = data.held_out(size).losses(model)
