@@ -17,6 +17,7 @@ import madamoo
 
 MODULES = ["madamoo", *(m.name for m in pkgutil.walk_packages(madamoo.__path__, "madamoo."))]
 EXTRAS = ("typer", "rich", "sklearn", "matplotlib", "moocore", "plotly", "scipy", "torchvision", "pandas", "cvxpy")
+EXTRAS += ("skfem", "netgen", "deepxde")
 
 PROBE = """
 import json, sys
@@ -107,7 +108,8 @@ def test_solvers_carry_the_designs_names():
     for name in names:
         solver = madamoo.solvers.get(name)
         assert isinstance(solver.needs_gram, bool) and isinstance(solver.static, bool)
-        assert list(inspect.signature(solver.weights).parameters) == ["losses", "gram", "preference"]
+        taken = list(inspect.signature(solver.weights).parameters)
+        assert taken == ["losses", "gram", "preference", *solver.row_statistics]
 
 
 def test_examples_in_docstrings():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from madamoo.presentation.plots import Group, Series, binned, curves, dots, heat_maps, panels, plain
+from madamoo.presentation.plots import Group, Series, binned, curves, dots, heat_maps, panels, plain, surfaces
 
 
 def test_bins_are_equal_stretches_that_leave_nothing_out():
@@ -57,3 +57,16 @@ def test_panels_to_be_compared_have_the_scale_that_all_their_values_need():
     groups = [Group("g", 0, [0.1]), Group("g", 0, [0.7])]
     drawn = [dots("t", [group], ["a"], "x", percent=True, within=groups).layout["xaxis"]["range"] for group in groups]
     assert drawn[0] == drawn[1] and drawn[0][1] > 0.7
+
+
+def test_surfaces_stand_upright_on_one_scale_with_gaps():
+    values = np.array([[1.0, 2.0, -8.0], [np.nan, 0.123456, 3.0]])  # two places along t, three along x
+    parts = {"first": ([0.0, 1.0], [-1.0, 0.0, 1.0], values), "second": ([0.0, 1.0], [-1.0, 0.0, 1.0], values / 2)}
+    first, second = surfaces(parts, "t", "<x>", "About.", signed=True)
+    trace = first.data[0]
+    assert trace["z"] == [[1.0, None], [2.0, 0.1235], [-8.0, 3.0]]  # one row per place along the vertical axis
+    assert trace["x"] == [0.0, 1.0] and len(trace["z"]) == len(trace["y"])
+    assert first.layout["yaxis"]["title"]["text"] == "&lt;x&gt;" and first.layout["xaxis"]["title"]["text"] == "t"
+    assert (trace["zmin"], trace["zmax"]) == (-8.0, 8.0) == (second.data[0]["zmin"], second.data[0]["zmax"])
+    (error,) = surfaces({"e": ([0.0], [0.0], np.zeros((1, 1)))}, "t", "x", "", signed=False)
+    assert (error.data[0]["zmin"], error.data[0]["zmax"]) == (0.0, 1.0)

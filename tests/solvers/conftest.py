@@ -40,7 +40,10 @@ def solve(bounded):
             preference = None
         elif preference is None:
             preference = torch.full_like(losses, 1.0 / len(losses))
-        return bounded(solver.solve, losses, gram, preference, present)
+        # Gradients with one entry each: then all statistics are the norms.
+        norms = torch.as_tensor(np.sqrt(np.clip(np.diagonal(np.asarray(K)), 0, None)))
+        statistics = {"max_abs": norms, "mean_abs": norms, "block_norms": norms[:, None]}
+        return bounded(solver.solve, losses, gram, preference, present, statistics)
 
     return call
 

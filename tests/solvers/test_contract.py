@@ -39,6 +39,9 @@ CLAIMS = {
     "cosmos": ["equivariant", "gram_scale"],
     "rotograd": ["equivariant", "loss_scale", "gram_scale", "local"],
     "preference": ["simplex", "equivariant", "loss_scale", "gram_scale"],
+    "lra": ["loss_scale", "gram_scale", "local"],
+    "ntk": ["equivariant", "loss_scale", "gram_scale", "local"],
+    "ntkpinnacle": ["equivariant", "loss_scale", "gram_scale", "local"],
 }
 
 
@@ -73,6 +76,7 @@ VARIANTS = {
     "rlw:distribution=dirichlet": ["simplex", "loss_scale", "gram_scale", "local"],
     "smoothtchebycheff:mu=0.5,warmup=3": ["equivariant", "gram_scale"],
     "smoothtchebycheff:mu=0.5,warmup=3,log=true": ["equivariant", "gram_scale"],
+    "lra:every=3": ["loss_scale", "gram_scale", "local"],
     "dwa:window=1": ["simplex", "equivariant", "loss_scale", "gram_scale", "local"],
     "paretomtl:search_steps=0": ["equivariant", "loss_scale", "gram_scale"],
 }

@@ -66,7 +66,9 @@ def test_every_solver_gives_finite_weights(step):
         solver = solvers.get(spec)
         for _ in range(2):
             given = gram if solver.needs_gram and solver.wants_rows else None
-            weights = solver.solve(losses, given, preference if solver.uses_preference else None)
+            norms = gram.diagonal().clamp_min(0).sqrt()
+            statistics = {"max_abs": norms, "mean_abs": norms, "block_norms": norms[:, None]}
+            weights = solver.solve(losses, given, preference if solver.uses_preference else None, statistics=statistics)
             assert weights.isfinite().all(), (spec, weights)
             assert weights.float().isfinite().all(), (spec, weights)  # so do the parameters see them
             assert not any(b.isinf().any() for b in solver.buffers()), spec

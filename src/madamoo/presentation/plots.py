@@ -228,6 +228,45 @@ def _heat_map(heading: str, names: Sequence[str], matrix: Matrix, most: float, c
     return Figure(heading, [trace], own, caption, max(220, min(520, 110 + 34 * count)))
 
 
+def surfaces(
+    parts: Mapping[str, tuple[Sequence[float], Sequence[float], Any]], x: str, y: str, caption: str, *, signed: bool
+) -> list[Figure]:
+    """Values over a plane by heading, all on one scale of colours; NaN is a gap.
+
+    Args:
+        parts: the places along x and along y, and the values as an array [len(x), len(y)].
+        signed: whether values have two signs: then zero is the middle of the scale, else its end.
+    """
+    rows = {
+        name: [[_short(value) for value in row] for row in values.T.tolist()] for name, (_, _, values) in parts.items()
+    }
+    most = max([0.0, *_finite(abs(v) for table in rows.values() for row in table for v in row if v is not None)]) or 1.0
+    if signed:
+        scale = {"zmin": -most, "zmax": most, "colorscale": [[0, COLOURS[1]], [0.5, PAPER], [1, COLOURS[0]]]}
+    else:
+        scale = {"zmin": 0.0, "zmax": most, "colorscale": [[0, PAPER], [1, COLOURS[1]]]}
+    look = {"thickness": 10, "outlinewidth": 0, "nticks": 5, "len": 1, "y": 0.5, "exponentformat": "power"}
+    hover = f"{plain(x)} %{{x:.3g}}, {plain(y)} %{{y:.3g}}: %{{z:.3g}}<extra></extra>"
+    own = layout(xaxis={"title": axis_title(plain(x))}, yaxis={"title": axis_title(plain(y))})
+    return [
+        Figure(
+            heading,
+            [
+                {"type": "heatmap", "z": rows[heading], "x": across, "y": up, "hovertemplate": hover, "colorbar": look}
+                | scale
+            ],
+            own,
+            caption,
+        )
+        for heading, (across, up, _) in parts.items()
+    ]
+
+
+def _short(value: float) -> float | None:
+    """Four digits are more than a colour shows, and make a small page."""
+    return float(f"{value:.4g}") if math.isfinite(value) else None
+
+
 @dataclass(frozen=True)
 class Group:
     """A dot per name: the values of one group, and their intervals if they have any."""

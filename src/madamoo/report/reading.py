@@ -13,15 +13,18 @@ from typing import Any
 
 from madamoo.bench.runs import (
     EPOCHS,
+    MAPS,
     PART,
     RECORD,
     RUNNING,
     Damaged,
     check_epoch,
+    check_maps,
     identity,
     read_record,
     read_records,
     read_rows,
+    read_tensors,
 )
 from madamoo.diagnostics import FILE, Row, check_row, read_runs, split_runs
 
@@ -39,6 +42,7 @@ class ReadRun:
     epochs: Sequence[dict[str, Any]] = ()  # of the lab, too
     rows: Sequence[Row] = ()  # of a probe
     notes: Sequence[str] = ()
+    maps: Sequence[dict[str, Any]] = ()  # of what the model has learned, where the benchmark shows it
 
     @property
     def config(self) -> dict[str, Any]:
@@ -110,7 +114,8 @@ def read_folder(folder: Path, name: str | None = None) -> list[ReadRun]:
         name = name or f"{record['config']['benchmark']}, {record['config']['solver']}, {record['config']['optimizer']}"
         epochs = read_rows(folder / EPOCHS, check_epoch) if (folder / EPOCHS).exists() else ([], [])
         notes += epochs[1]
-        return [ReadRun(name, record, epochs[0], _lab_rows(folder, notes), notes)]
+        rows = _lab_rows(folder, notes)
+        return [ReadRun(name, record, epochs[0], rows, notes, _read_maps(folder, notes))]
     runs = _read_rows(folder / FILE, notes) if (folder / FILE).exists() else []
     if not runs:
         raise Unreadable(f"{folder} holds nothing to report on: {'; '.join(notes) or 'its files are empty'}")
@@ -125,6 +130,16 @@ def _lab_rows(folder: Path, notes: list[str]) -> Sequence[Row]:
     runs, repeated = split_runs(rows)
     notes += [*left_out, *repeated]
     return runs[-1] if runs else ()
+
+
+def _read_maps(folder: Path, notes: list[str]) -> Sequence[dict[str, Any]]:
+    if not (folder / MAPS).exists():
+        return ()
+    try:
+        return check_maps(read_tensors(folder / MAPS))
+    except (Damaged, OSError) as error:
+        notes.append(f"{folder / MAPS} is left out: {error}")
+        return ()
 
 
 def _of_probe(name: str, runs: Sequence[Sequence[Row]], notes: Sequence[str]) -> list[ReadRun]:

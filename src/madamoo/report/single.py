@@ -9,7 +9,7 @@ from madamoo.bench.analysis import fronts_of
 from madamoo.diagnostics import summary
 from madamoo.pareto import front_figure, single_point
 from madamoo.presentation.page import Block, Facts, Notes, Page, Panels, Section
-from madamoo.presentation.plots import Figure, Series, panels
+from madamoo.presentation.plots import Figure, Series, panels, surfaces
 from madamoo.presentation.style import dash, listed, optimizer_name
 from madamoo.presentation.tables import Cell, Table
 
@@ -32,6 +32,7 @@ def sections(run: ReadRun, own: Sequence[str]) -> list[Section]:
     notes = [Notes(run.notes)] if run.notes else []
     return [
         Section("Summary", [*summary_of(run), *result_tables(run), *notes, verdict(run)]),
+        Section("Solution", map_blocks(run)),
         Section("Losses", _panels(loss_figures(run))),
         Section("Weights", _panels(weight_figures({run.name: run}))),
         *diagnosis.sections({run.name: run.rows}),
@@ -53,6 +54,26 @@ def result_tables(run: ReadRun) -> list[Table]:
     other = record.get("validation") or {}
     rows = [[name, value, other.get(name)] for name, value in found.items()]
     return [Table("Metrics", ["metric", "test", "validation"], rows)]
+
+
+def map_blocks(run: ReadRun) -> list[Block]:
+    """The maps of what the model has learned, those of one kind and one output on one scale."""
+    captions = {
+        "solution": "What the network gives.",
+        "error": "The distance from the reference; where it is not known, there is a gap.",
+        "residual": "By how much the equation is violated.",
+    }
+    blocks: list[Block] = []
+    for kind, caption in captions.items():
+        for what in dict.fromkeys(one["what"] for one in run.maps if one["kind"] == kind):
+            alike = [one for one in run.maps if (one["kind"], one["what"]) == (kind, what)]
+            headings = {f"{kind.capitalize()} {what}" + (f" at {one['at']}" if one["at"] else ""): one for one in alike}
+            parts = {
+                heading: (one["x"].tolist(), one["y"].tolist(), one["values"]) for heading, one in headings.items()
+            }
+            x, y = alike[0]["axes"]
+            blocks.append(Panels(surfaces(parts, x, y, caption, signed=kind != "error")))
+    return blocks
 
 
 def losses_by_epoch(run: ReadRun, split: str) -> dict[str, list[float | None]]:

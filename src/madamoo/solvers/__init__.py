@@ -28,9 +28,12 @@ from ._gradvac import GradVac
 from ._imtl import IMTL
 from ._imtlg import IMTLG
 from ._imtll import IMTLL
+from ._lra import LRA
 from ._ls import LS
 from ._mgda import MGDA
 from ._nashmtl import NashMTL
+from ._ntk import NTK
+from ._ntkpinnacle import NTKPinnacle
 from ._options import parse
 from ._paretomtl import ParetoMTL
 from ._pcgrad import PCGrad
@@ -52,8 +55,10 @@ __all__ = [
     "IMTL",
     "IMTLG",
     "IMTLL",
+    "LRA",
     "LS",
     "MGDA",
+    "NTK",
     "RLW",
     "UW",
     "AlignedMTL",
@@ -63,6 +68,7 @@ __all__ = [
     "GradDrop",
     "GradNorm",
     "GradVac",
+    "NTKPinnacle",
     "NashMTL",
     "PCGrad",
     "ParetoMTL",

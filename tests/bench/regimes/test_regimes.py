@@ -107,10 +107,10 @@ def test_a_lazy_split_gives_the_batches_of_one_in_memory():
 
 
 def test_a_new_folder_of_problems_is_all_that_a_regime_takes(tmp_path, monkeypatch):
-    (tmp_path / "pinn").mkdir()
-    (tmp_path / "pinn" / "__init__.py").write_text("")
-    (tmp_path / "pinn" / "_shared.py").write_text("raise RuntimeError('not a benchmark')")
-    (tmp_path / "pinn" / "decay.py").write_text(Path(DECAY).read_text())
+    (tmp_path / "added").mkdir()
+    (tmp_path / "added" / "__init__.py").write_text("")
+    (tmp_path / "added" / "_shared.py").write_text("raise RuntimeError('not a benchmark')")
+    (tmp_path / "added" / "decay.py").write_text(Path(DECAY).read_text())
     _registry._benchmarks.cache_clear()
     try:
         monkeypatch.setattr(problems, "__path__", [*problems.__path__, str(tmp_path)])
@@ -121,7 +121,7 @@ def test_a_new_folder_of_problems_is_all_that_a_regime_takes(tmp_path, monkeypat
     finally:
         monkeypatch.undo()
         _registry._benchmarks.cache_clear()
-        for name in [name for name in sys.modules if name.startswith(f"{problems.__name__}.pinn")]:
+        for name in [name for name in sys.modules if name.startswith(f"{problems.__name__}.added")]:
             del sys.modules[name]
     assert "pinn/decay" not in available()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -20,7 +21,8 @@ STANDS_FOR = {"sarcos-small": "sarcos"}  # shown with a mark: the paper's figure
 def figure(benchmark: str, solver: str, metric: str) -> dict[str, Any] | None:
     """The paper's ``adam`` and ``madam``, each [mean, standard deviation or None], and ``of`` which benchmark they are.
 
-    None where the paper reports nothing. A solver with options, such as ``cagrad:c=0.2``, is not the paper's.
+    None where the paper reports nothing, NaN where it reports a run that did not converge. A solver with options, such
+    as ``cagrad:c=0.2``, is not the paper's.
 
     Example:
         >>> figure("multimnist", "ls", "avg_acc")
@@ -30,7 +32,10 @@ def figure(benchmark: str, solver: str, metric: str) -> dict[str, Any] | None:
     if of == ABLATION:
         return None
     found = _figures().get(of, {}).get(solver, {}).get(metric)
-    return None if found is None else {"adam": [*found["adam"]], "madam": [*found["madam"]], "of": of}
+    if found is None:
+        return None
+    pairs = {name: [math.nan if found[name][0] is None else found[name][0], found[name][1]] for name in found}
+    return {**pairs, "of": of}
 
 
 def ablation(benchmark: str) -> dict[str, dict[str, list[float]]] | None:

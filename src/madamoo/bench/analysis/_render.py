@@ -124,7 +124,8 @@ def _difference(row: Row) -> str:
 def _paper(row: Row) -> str:
     if row["paper"] is None:
         return ""
-    adam, madam = (f"{row['paper'][name][0]:.{row['digits']}f}" for name in ("adam", "madam"))
+    means = [row["paper"][name][0] for name in ("adam", "madam")]
+    adam, madam = ("NaN" if math.isnan(mean) else f"{mean:.{row['digits']}f}" for mean in means)
     return f"{adam} -> {madam}" + (" †" if row["paper"]["of"] != row["benchmark"] else "")
 
 

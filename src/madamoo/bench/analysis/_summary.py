@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -73,6 +74,7 @@ def summarise(
                 compare = partial(_gain, row, metric)
                 control = None if row["marginal_is_madam"] or row["marginal"] is None else compare("marginal")
                 paper = row["paper"] and metric.relative(row["paper"]["madam"][0], row["paper"]["adam"][0])
+                paper = paper if paper is not None and math.isfinite(paper) else None
                 moved = _moved(records, name, row["solver"])
                 seeds = len(row["seeds"])
                 found = CellSummary(name, row["solver"], rate, seeds, compare("adam"), control, paper, moved, optimizer)

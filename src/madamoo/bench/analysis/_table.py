@@ -77,7 +77,7 @@ def rows(
             for rate in RATES:
                 row = _row(runs, rates[rate], solver, metric, SPLITS[split])
                 if row is not None:
-                    paper = _paper.figure(benchmark.name, solver, metric.name)
+                    paper = _paper.figure(benchmark.name, benchmark.row_of_paper(solver, setting), metric.name)
                     found.append({**frame, **row, "primary": metric == metrics[0], "rate": rate, "paper": paper})
     return found
 

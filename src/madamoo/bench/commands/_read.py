@@ -101,22 +101,29 @@ def collect(
 
 
 @plainly
-def data(data_dir: DataDir = None) -> None:
+def data(
+    data_dir: DataDir = None,
+    prepare: Annotated[
+        list[str] | None,
+        typer.Option(help="Load this benchmark once, so that what it computes or caches is there.", metavar="NAME"),
+    ] = None,
+) -> None:
     """The benchmarks, whether their data are here, and whose these are."""
     from ..analysis import CITATION
-    from ..problems import CACHE_VARIABLE, MissingData, available, cache_root, data_root, get
+    from ..problems import CACHE_VARIABLE, available, cache_root, data_root, get
+    from ..runs import naming
 
     root = data_root(data_dir)
+    for name in prepare or ():
+        with naming("prepare", name):
+            wanted = get(name)
+        wanted.load(root, next(iter(wanted.profiles.values())), 0)
     typer.echo(f"Data:  {root or 'no folder (give --data-dir, or set MADAMOO_DATA)'}")
     typer.echo(f"Cache: {cache_root()} (change it with {CACHE_VARIABLE})\n")
     for name in available():
         problem = get(name)
-        try:
-            problem.locate(root)
-            state = "here" if problem.layout else "embedded"
-        except MissingData:
-            state = "missing"
-        typer.echo(f"{name:16} {len(problem.objectives):2} objectives  {state}")
+        state = problem.state(root)
+        typer.echo(f"{name:34} {len(problem.objectives):2} objectives  {state}")
         if state == "missing" and sys.stdout.isatty():
             typer.echo("\n".join(f"    {line}" for line in problem.layout.splitlines()))
     sources: dict[Any, list[str]] = {}

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ._data import find
+from ._data import MissingData, find
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,7 @@ class Benchmark(ABC):
     files: Sequence[Sequence[str]] = ()  # below the data folder; of several alternatives the first that is there whole
     layout: str = ""  # the same in words, shown when they are missing
     source: DataSource | None = None  # None: made up by the benchmark itself
+    residuals: tuple[int, ...] = ()  # the objectives that are residuals of equations, for solvers that ask which are
     front: FrontSpec | None = None  # None: methods that learn a whole front are not run on it
 
     def locate(self, root: Path | None) -> list[Path]:
@@ -164,12 +165,36 @@ class Benchmark(ABC):
     def losses(self, model: nn.Module, batch: Any) -> list[Tensor]:
         """One scalar per objective."""
 
+    def before_step(self, model: nn.Module, batch: Any, optimizer: Any) -> None:
+        """Before the losses of a step: tell the optimizer's solver what it needs beyond them, or change the batch."""
+        return
+
+    def finish(self, model: nn.Module, batch: Any) -> None:
+        """After the last step, before the last evaluation; ``batch`` is the last one."""
+        return
+
+    def state(self, root: Path | None) -> str:
+        """In a word, whether the data are there."""
+        try:
+            self.locate(root)
+        except MissingData:
+            return "missing"
+        return "here" if self.layout else "embedded"
+
+    def maps(self, model: nn.Module, data: Any, size: int) -> list[dict[str, Any]]:
+        """What the model has learned, as maps for the report: see :func:`madamoo.bench.runs.check_maps`."""
+        return []
+
     @abstractmethod
     def evaluate(self, model: nn.Module, data: Any, split: str, size: int) -> Evaluation:
         """The model, in evaluation mode, on the ``split`` "validation" or "test"; ``size`` is that of the batches.
 
         Gradients are enabled; who needs none says ``torch.no_grad()``.
         """
+
+    def row_of_paper(self, solver: str, setting: Mapping[str, Any]) -> str:
+        """The name under which the paper reports runs of a solver; ``setting`` has the profile and the model."""
+        return solver
 
     @property
     def primary(self) -> Metric:

@@ -3,10 +3,10 @@
 Nothing here knows a benchmark, and nothing that is read here is ever executed.
 """
 
-from ._check import ENDED, check_epoch, read_record
+from ._check import ENDED, check_epoch, check_maps, read_record
 from ._config import Config
 from ._files import Damaged, Say, read_tensors, set_aside, to_stderr, write_record, write_tensors
-from ._folder import PART, RECORD, Busy, OtherRun, RunFolder
+from ._folder import MAPS, PART, RECORD, Busy, OtherRun, RunFolder
 from ._records import RUNNING, Record, collect, identity, read_records
 from ._rows import DIAGNOSTICS, EPOCHS, Row, Rows, append_row, read_rows, write_rows
 from ._spec import BadValue, canonical, check_options, naming, parse, write
@@ -15,6 +15,7 @@ __all__ = [
     "DIAGNOSTICS",
     "ENDED",
     "EPOCHS",
+    "MAPS",
     "PART",
     "RECORD",
     "RUNNING",
@@ -31,6 +32,7 @@ __all__ = [
     "append_row",
     "canonical",
     "check_epoch",
+    "check_maps",
     "check_options",
     "collect",
     "identity",

@@ -10,6 +10,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from madamoo.kinds import COUNT, FLAG, NAME, NUMBER, Kind, Maybe, Optional, flaw
 
 from ._config import Config
@@ -26,6 +28,29 @@ SCALAR = Kind(
     lambda value: value is None or value == "" or any(kind.fits(value) for kind in (FLAG, NUMBER, NAME)),
 )
 NUMBERS = {NAME: Maybe(NUMBER)}
+
+
+def check_maps(content: Any) -> list[dict[str, Any]]:
+    """Maps of a run's folder, or :class:`Damaged`: a list, each with words and with values [len(x), len(y)].
+
+    ``kind`` is "solution", "error" or "residual", ``what`` of which output or equation, ``at`` where in the other
+    variables, ``axes`` the names of the two.
+    """
+    if not isinstance(content, list) or len(content) > 200:
+        raise Damaged("its maps are no list of at most 200")
+    for one in content:
+        if not isinstance(one, dict) or set(one) != {"kind", "what", "at", "axes", "x", "y", "values"}:
+            raise Damaged("a map lacks a part, or has one too many")
+        words = [one["kind"], one["what"], one["at"], *(one["axes"] if isinstance(one["axes"], list) else [None])]
+        if len(words) != 5 or not all(isinstance(word, str) for word in words):
+            raise Damaged("a map has no words where words belong")
+        tensors = [one["x"], one["y"], one["values"]]
+        if not all(isinstance(t, Tensor) and t.is_floating_point() for t in tensors):
+            raise Damaged("a map has no numbers where numbers belong")
+        x, y, values = tensors
+        if x.dim() != 1 or y.dim() != 1 or values.shape != (len(x), len(y)) or not 0 < values.numel() <= 250_000:
+            raise Damaged(f"a map of {tuple(values.shape)} does not fit its axes, or is too large")
+    return content
 
 
 def _is_front(value: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from madamoo.files import remove_leftovers
 
-from ._check import read_record
+from ._check import check_maps, read_record
 from ._config import Config
 from ._files import (
     Damaged,
@@ -22,6 +22,7 @@ from ._files import (
 from ._rows import DIAGNOSTICS, EPOCHS, Row, write_rows
 
 LOCK, RECORD = "lock", "run.json"
+MAPS = "maps.pt"
 PART = "ray-"  # begins the name of a folder with a part of the run above it
 
 
@@ -85,6 +86,11 @@ class RunFolder:
 
     def write(self, record: dict[str, Any]) -> None:
         write_record(self.record_file, record)
+
+    def write_maps(self, maps: list[dict[str, Any]]) -> None:
+        """What the benchmark shows of its model; most show nothing."""
+        if maps:
+            write_tensors(self.path / MAPS, check_maps(maps))
 
     def write_epochs(self, epochs: list[Row]) -> None:
         write_rows(self.epochs_file, epochs)

@@ -33,7 +33,7 @@ def available_solvers() -> list[str]:
 
 
 def build_solver(spec: str, benchmark: Benchmark, seed: int) -> Solver:
-    """The solver; it gets the kinds of the objectives and a seed where it has such options."""
+    """The solver; it gets the kinds of the objectives, which are residuals, and a seed where it has such options."""
     name, options = parse(spec)
     if name not in available_solvers():
         raise ValueError(f"no solver is called {name!r}; there are {', '.join(available_solvers())}")
@@ -44,7 +44,9 @@ def build_solver(spec: str, benchmark: Benchmark, seed: int) -> Solver:
         kind = type(solvers.get(name))
         check_options(name, kind, options)
         known = inspect.signature(kind).parameters
-        offered = {"kinds": benchmark.kinds, "seed": seed}
+        offered: dict[str, Any] = {"kinds": benchmark.kinds, "seed": seed}
+        if "reference" not in options and benchmark.residuals:
+            offered["reference"] = benchmark.residuals
         return solvers.get(name, **{key: value for key, value in offered.items() if key in known}, **options)
     except TypeError as error:
         raise ValueError(f"cannot build the solver {spec!r}: {error}") from None

@@ -111,7 +111,9 @@ class Training:
         position = self.step % self.batches.steps
         if position == 0:
             self.loss_sums.zero_()
-        losses, preference = self.losses(self.batches.draw(position, self.generator))
+        batch = self.batches.draw(position, self.generator)
+        self.benchmark.before_step(self.model, batch, self.optimizer)
+        losses, preference = self.losses(batch)
         self.set_rates()
         self.optimizer.zero_grad()
         given = {} if preference is None else {"preference": preference}
@@ -120,6 +122,8 @@ class Training:
         self.weights.add(getattr(self.optimizer, "weights", None))
         self.loss_sums += torch.stack([loss.detach() for loss in losses]).to("cpu", torch.float64)
         self.step += 1
+        if self.step == self.total_steps:
+            self.benchmark.finish(self.model, batch)
         self.seconds += time.perf_counter() - begin
         if self.step % self.batches.steps:
             return False

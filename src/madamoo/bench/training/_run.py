@@ -131,6 +131,9 @@ def train(
             reset_peak_memory(place)
             _run(training, files, save, checkpoint_every, report)
             record |= _outcome(training, place)
+            if record["status"] == "finished":
+                training.model.eval()
+                files.write_maps(benchmark.maps(training.model, training.data, config.batch))
         save()
         files.write(record)
         if not keep_checkpoint:

@@ -1,0 +1,1 @@
+"""Physics-informed problems: an equation and its conditions, one loss each."""
