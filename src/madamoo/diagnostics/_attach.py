@@ -70,7 +70,9 @@ def attach(
         )
     wrapped = isinstance(optimizer, MultiObjective)
     if evaluates_again(optimizer.optimizer if isinstance(optimizer, MultiObjective) else optimizer):
-        raise ValueError("optimizer must evaluate the losses once per step; this one evaluates its closure several times")
+        raise ValueError(
+            "optimizer must evaluate the losses once per step; this one evaluates its closure several times"
+        )
     if not wrapped and (exact or shadow is not None):
         raise ValueError("exact and shadow need MultiObjective(optimizer, metric=None), got a plain torch optimizer")
     if wrapped and objectives is not None:
