@@ -60,7 +60,7 @@ def declare(reference: pinn.Reference | None) -> pinn.Problem:
 
 def train(problem: pinn.Problem, method: str) -> pinn.FNN:
     network = pinn.FNN([2, 32, 32, 32, 1], generator=torch.Generator().manual_seed(0))
-    solver = solvers.LS([1.0, 10.0, 10.0])
+    solver = solvers.LS({"pde": 1.0, "initial": 10.0, "ends": 10.0})
     if method == "madam":
         opt: MultiObjective = MAdam(network.parameters(), lr=1e-2, solver=solver)
     else:

@@ -61,32 +61,33 @@ def row_statistics(rows: Sequence[Rows], names: Sequence[str], count: int) -> di
 
 
 def _max_abs(rows: Sequence[Rows], count: int) -> Tensor:
-    result = torch.zeros(count, dtype=torch.float64)
+    result = [0.0] * count
     for r in rows:
         for i, g in r.pieces():
             if g.numel():
-                result[i] = max(float(result[i]), float(g.abs().amax()))
-    return result
+                result[i] = max(result[i], float(g.abs().amax()))
+    return torch.tensor(result, dtype=torch.float64, device="cpu")
 
 
 def _mean_abs(rows: Sequence[Rows], count: int) -> Tensor:
-    total, entries = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64)
+    total, entries = [0.0] * count, [0] * count
     for r in rows:
         for i, g in r.pieces():
             total[i] += float(g.abs().sum(dtype=torch.promote_types(g.dtype, torch.float32)))
             entries[i] += g.numel()
-    return total / entries.clamp_min(1)
+    means = [t / max(n, 1) for t, n in zip(total, entries, strict=True)]
+    return torch.tensor(means, dtype=torch.float64, device="cpu")
 
 
 def _block_norms(rows: Sequence[Rows], count: int) -> Tensor:
     columns = []
     for r in rows:
         for _, objectives, stack in r.by_param():
-            norms = torch.zeros(count, dtype=torch.float64)
+            norms = [0.0] * count
             for i, g in zip(objectives, stack, strict=True):
                 norms[i] = float(torch.linalg.vector_norm(g.double()))
             columns.append(norms)
-    return torch.stack(columns, dim=1) if columns else torch.zeros(count, 0, dtype=torch.float64)
+    return torch.tensor(columns, dtype=torch.float64, device="cpu").reshape(len(columns), count).T
 
 
 _STATISTICS: dict[str, Callable[[Sequence[Rows], int], Tensor]] = {

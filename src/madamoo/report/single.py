@@ -78,7 +78,7 @@ def map_blocks(run: ReadRun) -> list[Block]:
 
 def losses_by_epoch(run: ReadRun, split: str) -> dict[str, list[float | None]]:
     """``train_losses`` or ``validation_losses`` of each objective."""
-    lines = [e[split] for e in run.epochs]
+    lines = [e.get(split) for e in run.epochs]
     return {
         name: [line[k] if line is not None and k < len(line) else None for line in lines]
         for k, name in enumerate(run.objectives)
