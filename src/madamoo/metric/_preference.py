@@ -43,7 +43,8 @@ class PreferenceMetric:
             (lambda' S lambda / T) v; ``"collapsed"`` the average of d^2, which is the same as full, in one buffer, as
             long as lambda is constant (it refuses other solvers) and no batch lacks an objective (it warns);
             ``"marginal"`` the average of d^2 whatever lambda does: the control of every comparison, not a method.
-            ``"auto"`` is collapsed for a static solver; else full up to C = 8, separable beyond. An
+            ``"auto"`` is collapsed for a static solver; else full up to C = 8, separable beyond and in the eigenbasis,
+            where it takes S and T of whole tensors and is as good, without a rotation per objective. An
             :class:`~madamoo.metric.Estimator` of your own works too.
         beta: decay of the averages; None is the parameter group's ``betas[1]``, or 0.999 if it has none.
         eps: added to C inside the root.
@@ -72,7 +73,7 @@ class PreferenceMetric:
             options. Vectors, and all parameters under weights that differ from coordinate to coordinate (GradDrop),
             keep their own.
 
-    The paper's plain form is ``PreferenceMetric("pair", eps=1e-8, ramp="paper", bias_correction=False, floor=False)``.
+    The paper's own form is :meth:`PreferenceMetric.paper`.
     """
 
     def __init__(
@@ -132,6 +133,18 @@ class PreferenceMetric:
         self._bases = Bases(self.basis)
         self._warned = False
 
+    @classmethod
+    def paper(cls, **options: Any) -> PreferenceMetric:
+        """The metric as the paper has it: one pair drawn per step, its eps and ramp-up, no bias correction, no floor.
+
+        Example:
+            >>> metric = PreferenceMetric.paper(rampup=1000)
+            >>> metric.estimator, metric.ramp, metric.eps
+            ('pair', 'paper', 1e-08)
+        """
+        own = {"estimator": "pair", "eps": 1e-8, "ramp": "paper", "bias_correction": False, "floor": False}
+        return cls(**{**own, **options})
+
     def __repr__(self) -> str:
         options = {**self.options(), "basis": self.basis or "identity", "seed": self.seed}
         shown = (f"{name}={value!r}" for name, value in options.items())
@@ -170,7 +183,7 @@ class PreferenceMetric:
     def resolve(self, *, static: bool, count: int) -> Estimator:
         """The estimator in use for such a solver and so many objectives."""
         if self._given is None and self.estimator == "auto":
-            return choose(static=static, count=count)
+            return choose(static=static, count=count, turned=self.basis is not None)
         estimator = ESTIMATORS[self.estimator]() if self._given is None else self._given
         estimator.check_solver(static=static)
         return estimator
@@ -225,7 +238,7 @@ class PreferenceMetric:
                 store, measurement = None, replace(measurement, active=True, restarts=True)
             self._warn_of_missing(weights, present)
         if store is None:
-            store = Store(partial(_empty, measurement.estimator, self.dtype))
+            store = Store(partial(_empty, measurement.estimator, self.dtype, self.basis is not None))
         store = store.repacked(layout)
         blocks = self._measured_blocks(measurement, store, directions)
         norms = {**self.norms, **norms_of(blocks)} if self.normalise else None
@@ -251,7 +264,7 @@ class PreferenceMetric:
             seen, averages = measurement.estimator.sees(x), store.at(x.block)
             turn = self._bases.turn(seen)
             following, moved = self._bases.after(turn, x.d, self.steps + 1)
-            seen = turn.see(seen)
+            seen = turn.see(seen, averages.rotates_rows)
             labels = measurement.estimator.labels(seen, measurement.drawn) if measurement.active else []
             blocks[x.block] = MeasuredBlock(averages, averages, seen, labels, turn, following, moved)
             if missing := averages.missing(labels):
@@ -357,7 +370,7 @@ class PreferenceMetric:
             for p in part.parameters() if isinstance(part, nn.Module) else part:
                 if p.requires_grad:
                     size = Growth(
-                        estimator.empty(Block((p,)), self.dtype),
+                        estimator.empty(Block((p,)), self.dtype, self.basis is not None),
                         pairs,
                         1 if estimator.of_direction else count,
                         self.compute_dtype(p),
@@ -409,7 +422,7 @@ class PreferenceMetric:
                 raise ValueError(f"the checkpoint has averages of parameter {index}; there are {len(params)}")
             try:
                 assert estimator is not None
-                estimator.empty(Block((params[index],)), self.dtype).check_state_dict(entry)
+                estimator.empty(Block((params[index],)), self.dtype, self.basis is not None).check_state_dict(entry)
             except ValueError as error:
                 raise ValueError(f"the checkpoint's averages of parameter {index} {error}") from None
 
@@ -422,9 +435,9 @@ class PreferenceMetric:
             averages: dict[Block, Averages] = {}
             for index, entry in state["averages"].items():
                 block = Block((params[index],))
-                averages[block] = estimator.empty(block, self.dtype)
+                averages[block] = estimator.empty(block, self.dtype, self.basis is not None)
                 averages[block].load_state_dict(entry, self.compute_dtype(params[index]))
-            make = partial(_empty, estimator, self.dtype)
+            make = partial(_empty, estimator, self.dtype, self.basis is not None)
             store = Store(make, None, averages).repacked(layout)
         generator = _generator(state["generator"])
         noise = _generator(state["noise"]) if self.rounds else self.noise
@@ -435,9 +448,9 @@ class PreferenceMetric:
         self._store, self._bases, self.constant, self.norms = store, bases, constant, norms
 
 
-def _empty(estimator: Estimator, dtype: torch.dtype | None, block: Block) -> Averages:
+def _empty(estimator: Estimator, dtype: torch.dtype | None, turned: bool, block: Block) -> Averages:
     """A function, not a lambda: stores are pickled."""
-    return estimator.empty(block, dtype)
+    return estimator.empty(block, dtype, turned)
 
 
 def _generator(state: Tensor) -> torch.Generator:
