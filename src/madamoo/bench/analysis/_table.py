@@ -55,7 +55,7 @@ def rows(
     if split not in SPLITS:
         raise ValueError(f"split must be test or validation, got {split!r}")
     mine = [record for record in records if record["config"]["benchmark"] == (name or benchmark.name)]
-    mine = [record for record in mine if _has_metrics(record, benchmark, say)]
+    mine = [record for record in mine if has_metrics(record, benchmark, say)]
     kept, setting = _one_setting(mine, profile, schedule)
     by_solver: dict[str, Runs] = {}
     for record in kept:
@@ -71,7 +71,7 @@ def rows(
         runs, metrics = by_solver[solver], metrics_of(benchmark, solver)
         rates = {
             "equal": dict.fromkeys(runs, lr if lr is not None else _common_rate(runs, own)),
-            "best": {optimizer: _best_rate(runs[optimizer], metrics[0]) for optimizer in runs},
+            "best": {optimizer: best_rate(runs[optimizer], metrics[0]) for optimizer in runs},
         }
         for metric in metrics:
             for rate in RATES:
@@ -128,7 +128,7 @@ def _row(runs: Runs, rates: Mapping[str, float], solver: str, metric: Metric, da
     }
 
 
-def _has_metrics(record: Record, benchmark: Benchmark, say: Say) -> bool:
+def has_metrics(record: Record, benchmark: Benchmark, say: Say) -> bool:
     """Whether a run has all that is reported of it; one that lacks a metric is named and left out."""
     if record["status"] == "diverged":
         return True
@@ -173,7 +173,7 @@ def _common_rate(runs: Runs, own: float | None) -> float:
     return max({lr for rates in pair for lr in rates}, key=merit)
 
 
-def _best_rate(rates: Mapping[float, Seeds], primary: Metric) -> float:
+def best_rate(rates: Mapping[float, Seeds], primary: Metric) -> float:
     """The rate with the best mean on validation data, of those with the full number of seeds; the lowest of equals."""
     full = max(map(len, rates.values()))
     sign = -1.0 if primary.higher_is_better else 1.0

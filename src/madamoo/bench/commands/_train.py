@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -121,6 +122,9 @@ def sweep(
     optimizers: Annotated[str, typer.Option(help="Comma-separated.")] = "adam,madam,marginal",
     seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "0,1,2",
     lr: Annotated[str, typer.Option(help="Comma-separated; default: the profile's.")] = "",
+    tune_seeds: Annotated[
+        str, typer.Option(help="Try all rates on these seeds, then run --seeds at each one's best on validation data.")
+    ] = "",
     profile: Profile = "cpu",
     epochs: Epochs = None,
     batch: Batch = None,
@@ -137,13 +141,17 @@ def sweep(
     dry_run: Annotated[bool, typer.Option(help="Print the plan and stop.")] = False,
 ) -> None:
     """Train a whole grid. Stopped and started again, it does only what is missing."""
+    from ..analysis import finalists
+    from ..runs import read_records
     from ..training import grid
 
+    final = _numbers("seeds", seeds, int)
+    tuning = _numbers("tune_seeds", tune_seeds, int)
     configs = grid(
         benchmark,
         solvers=_listed(solvers),
         optimizers=_listed(optimizers),
-        seeds=_numbers("seeds", seeds, int),
+        seeds=tuning or final,
         rates=_numbers("lr", lr, float) or [None],
         profile=profile,
         epochs=epochs,
@@ -151,7 +159,23 @@ def sweep(
         model=model,
         schedule=schedule,
     )
-    _do(configs, results, engine, workers, threads, device, data_dir, keep_checkpoints, diagnose, dry_run)
+    do = partial(
+        _do,
+        root=results,
+        engine=engine,
+        workers=workers,
+        threads=threads,
+        device=device,
+        data_dir=data_dir,
+        keep_checkpoints=keep_checkpoints,
+        diagnose=diagnose,
+        dry_run=dry_run,
+    )
+    missing = do(configs)
+    if tuning and missing:
+        typer.echo(f"The rates are chosen when the {missing} runs that are missing are there", err=True)
+    elif tuning:
+        do(finalists(read_records(results), configs, final))
 
 
 def _listed(text: str) -> list[str]:
@@ -181,8 +205,8 @@ def _do(
     keep_checkpoints: bool = False,
     diagnose: bool = False,
     dry_run: bool = False,
-) -> None:
-    """Do the missing runs behind a progress bar; ends the command with an error if one failed."""
+) -> int:
+    """Do the missing runs behind a progress bar, and return how many are still missing; an error if one failed."""
     from ..problems import build_model, data_root
     from ..training import ENGINES, choose_device, cores, is_busy, plan, problem_of, reductions, sweep
     from ._progress import Runs
@@ -199,7 +223,7 @@ def _do(
         f"{len(configs)} runs, {todo.done} done, {len(todo.missing)} to do, {count} at a time: {expected}", err=True
     )
     if dry_run or not todo.missing:
-        return
+        return len(todo.missing)
     problem, size = problem_of(todo.missing[0])
     for line in reductions(todo.missing[0], size):
         typer.echo(f"Reduced: {line}", err=True)
@@ -235,6 +259,7 @@ def _do(
         typer.echo(f"failed: {config.name}: {error}", err=True)
     if failed:
         raise typer.Exit(1)
+    return busy
 
 
 @plainly
