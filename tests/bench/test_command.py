@@ -146,7 +146,7 @@ WRONG = [
     (["run", "digits", "--method", "epo:foo=1"], "--method epo:foo=1: epo has no option 'foo'"),
     (["run", "digits", "--method", "nope"], "--method nope: no method is called 'nope'"),
     (["run", "digits", "--solver", "rays:of=epo:ray=99"], "ray must be 0 to 10, got 99"),
-    (["run", "digits", "--optimizer", "sgd"], "--optimizer sgd: no optimizer is called"),
+    (["run", "digits", "--optimizer", "lion"], "--optimizer lion: no optimizer is called"),
     (["run", "digits", "--optimizer", "madam:foo=1"], "--optimizer madam:foo=1: madam has no option 'foo'"),
     (["run", "digits", "--optimizer", "madam:rampup=abc"], "rampup must be a number, got 'abc'"),
     (["run", "digits", "--optimizer", "madam:floor=abc"], "floor must be True or False, got 'abc'"),

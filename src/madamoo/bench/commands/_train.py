@@ -42,7 +42,9 @@ def run(
         str | None,
         typer.Option(help="Learn a whole front: pamal, palora, cosmos, phn, paretomtl, epo or ferero, with options."),
     ] = None,
-    optimizer: Annotated[str, typer.Option(help="adam, madam, marginal, mtadam or adatask, with options.")] = "madam",
+    optimizer: Annotated[
+        str, typer.Option(help="adam, sgd, soap, muon, madam, marginal, mtadam or adatask, with options.")
+    ] = "madam",
     seed: Annotated[int, typer.Option(help="Of the weights and the batches.", parser=whole, metavar="NUMBER")] = 0,
     profile: Profile = "cpu",
     lr: Annotated[float | None, typer.Option(help="Default: the profile's.", parser=number, metavar="NUMBER")] = None,

@@ -13,7 +13,7 @@ from madamoo.solvers import Solver
 
 from ..problems import Benchmark, Evaluation, Profile, build_model
 from ..runs import Config
-from ._contenders import build_optimizer, build_solver
+from ._contenders import build_optimizer, build_solver, hidden_matrices
 from ._schedules import build_schedule
 from ._weights import WeightLog
 
@@ -34,6 +34,7 @@ class Training:
         self.optimizer = build_optimizer(
             config.optimizer,
             self.parameter_groups(),
+            hidden=hidden_matrices(self.model),
             lr=config.lr,
             solver=self.build_solver(),
             seed=config.seed,
