@@ -223,6 +223,21 @@ def test_sweep_does_what_is_missing_and_a_failure_is_told_at_the_end(tmp_path):
     assert "uw" in table.stdout.lower()
 
 
+def test_sweep_tunes_rates_on_the_first_seed(tmp_path):
+    command = ["sweep", TOY, "--engine", "serial", "--results", tmp_path, "--solvers", "ls", "--optimizers",
+               "adam,madam", "--lr", "1e-3,1e-2", "--seeds", "5,6,7", "--tune", "--epochs", "1"]  # fmt: skip
+    assert "4 runs" in call(*command, "--dry-run").stderr
+    assert "4 to do" in (text := call(*command).stderr) and "4 runs, 0 done" in text
+    runs = [json.loads(file.read_text()) for file in tmp_path.rglob("run.json")]
+    for optimizer in ("adam", "madam"):
+        mine = [run for run in runs if run["config"]["optimizer"] == optimizer]
+        first = {run["config"]["lr"]: run["validation"]["error"] for run in mine if run["config"]["seed"] == 5}
+        assert set(first) == {1e-3, 1e-2}
+        others = [(run["config"]["seed"], run["config"]["lr"]) for run in mine if run["config"]["seed"] != 5]
+        assert sorted(others) == [(6, min(first, key=first.get)), (7, min(first, key=first.get))]
+    assert "4 runs, 4 done" in call(*command).stderr
+
+
 def test_sweep_leaves_runs_to_the_process_that_does_them(tmp_path):
     command = ["sweep", TOY, "--engine", "serial", "--results", tmp_path, "--solvers", "uw", "--optimizers", "adam"]
     command += ["--seeds", "0,1", "--epochs", "1"]

@@ -121,6 +121,12 @@ def sweep(
     optimizers: Annotated[str, typer.Option(help="Comma-separated.")] = "adam,madam,marginal",
     seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "0,1,2",
     lr: Annotated[str, typer.Option(help="Comma-separated; default: the profile's.")] = "",
+    tune: Annotated[
+        bool,
+        typer.Option(
+            "--tune", help="All rates on the first seed alone, the other seeds at each best rate by validation data."
+        ),
+    ] = False,
     profile: Profile = "cpu",
     epochs: Epochs = None,
     batch: Batch = None,
@@ -137,13 +143,14 @@ def sweep(
     dry_run: Annotated[bool, typer.Option(help="Print the plan and stop.")] = False,
 ) -> None:
     """Train a whole grid. Stopped and started again, it does only what is missing."""
-    from ..training import grid
+    from ..training import at_best_rates, grid, records_of
 
+    chosen = _numbers("seeds", seeds, int)
     configs = grid(
         benchmark,
         solvers=_listed(solvers),
         optimizers=_listed(optimizers),
-        seeds=_numbers("seeds", seeds, int),
+        seeds=chosen,
         rates=_numbers("lr", lr, float) or [None],
         profile=profile,
         epochs=epochs,
@@ -151,7 +158,15 @@ def sweep(
         model=model,
         schedule=schedule,
     )
-    _do(configs, results, engine, workers, threads, device, data_dir, keep_checkpoints, diagnose, dry_run)
+    options = (engine, workers, threads, device, data_dir, keep_checkpoints, diagnose, dry_run)
+    if tune and configs:
+        first = [config for config in configs if config.seed == chosen[0]]
+        _do(first, results, *options)
+        if dry_run:
+            return
+        others = [config for config in configs if config.seed != chosen[0]]
+        configs = at_best_rates(others, records_of(first, results))
+    _do(configs, results, *options)
 
 
 def _listed(text: str) -> list[str]:

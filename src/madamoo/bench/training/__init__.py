@@ -8,7 +8,7 @@ from ._fronts import FrontTraining
 from ._loop import Training
 from ._methods import METHODS, front_of, metrics_of, solver_of
 from ._run import train
-from ._sweep import ENGINES, grid, is_busy, plan, sweep
+from ._sweep import ENGINES, at_best_rates, grid, is_busy, plan, records_of, sweep
 from ._workers import cores, gather, workers
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "OPTIMIZERS",
     "FrontTraining",
     "Training",
+    "at_best_rates",
     "attach",
     "available_solvers",
     "choose_device",
@@ -30,6 +31,7 @@ __all__ = [
     "metrics_of",
     "plan",
     "problem_of",
+    "records_of",
     "reductions",
     "solver_of",
     "sweep",

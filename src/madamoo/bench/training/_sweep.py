@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -14,9 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..runs import Busy, Config, RunFolder, canonical, identity, parse, read_records
+from ..problems import get
+from ..runs import Busy, Config, Record, RunFolder, canonical, identity, parse, read_records
 from ._configure import configure
 from ._contenders import ALONE, is_static
+from ._methods import metrics_of
 from ._run import train
 from ._workers import cores, workers
 
@@ -53,6 +56,23 @@ def grid(
     return list(dict.fromkeys(found))
 
 
+def at_best_rates(configs: Sequence[Config], tried: Sequence[Record]) -> list[Config]:
+    """Those of a grid that have their solver's and optimizer's best rate, by validation metric, among the runs tried.
+
+    A run that diverged is worse than any other; of equals the lowest rate counts.
+    """
+    worth: dict[tuple[str, str], dict[float, float]] = {}
+    for record in tried:
+        config = record["config"]
+        metric = metrics_of(get(config["benchmark"]), config["solver"])[0]
+        value = math.inf
+        if record["status"] == "finished":
+            value = record["validation"][metric.name] * (-1.0 if metric.higher_is_better else 1.0)
+        worth.setdefault((canonical(config["solver"]), canonical(config["optimizer"])), {})[config["lr"]] = value
+    best = {pair: min(rates, key=lambda lr: (rates[lr], lr)) for pair, rates in worth.items()}
+    return [config for config in configs if best.get((config.solver, config.optimizer)) == config.lr]
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a sweep has to do."""
@@ -60,6 +80,12 @@ class Plan:
     missing: list[Config]
     done: int
     seconds: float | None  # expected for what is missing, on one core; None where nothing is known yet
+
+
+def records_of(configs: Sequence[Config], root: Path) -> list[Record]:
+    """The records of these runs, of those below ``root``."""
+    wanted = {identity(asdict(config)) for config in configs}
+    return [record for record in read_records(root) if identity(record["config"]) in wanted]
 
 
 def plan(configs: Sequence[Config], root: Path) -> Plan:
