@@ -33,8 +33,9 @@ def gallery(runs: Sequence[ReadRun], own: Sequence[str] = ()) -> list[Block]:
             by_name.setdefault(run.config["benchmark"], []).append(run)
     blocks: list[Block] = []
     left_out: list[str] = []
-    problems = benchmarks_of([run.record for some in by_name.values() for run in some if run.record], own, say=str)
-    for name, problem in problems.items():
+    records = [run.record for some in by_name.values() for run in some if run.record]
+    unknown: list[str] = []  # benchmarks, which the section on gains names
+    for name, problem in benchmarks_of(records, own, unknown.append).items():
         primary = problem.primary
         sign = -1.0 if primary.higher_is_better else 1.0
 
@@ -73,5 +74,6 @@ def _row(name: str, run: ReadRun, metric: str) -> list[Figure]:
 
 def _map(heading: str, one: dict[str, Any], caption: str) -> Figure:
     parts = {heading: (one["x"].tolist(), one["y"].tolist(), one["values"])}
-    (figure,) = surfaces(parts, *one["axes"], caption, signed=one["kind"] != "error")
+    x, y = one["axes"]
+    (figure,) = surfaces(parts, x, y, caption, signed=one["kind"] != "error")
     return replace(figure, height=HEIGHT)
