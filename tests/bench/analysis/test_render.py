@@ -148,3 +148,26 @@ def test_csv_has_one_line_a_row_at_full_precision():
         assert line["seeds"] == "0 1" and line["per_seed.adam.1"] == repr(row["per_seed"]["adam"]["1"])
     assert read[0]["seconds.madam:beta1=0"] == read[0]["seconds.madam:beta1=0.5"] == "2.0"
     assert "difference" not in read[0] and read[0]["paper.adam"] == "10.99 0.59"
+
+
+def test_several_benchmarks_make_a_table_per_solver_and_count_what_was_learned():
+    """Errors of 0.9 and more are nothing: they are shown, and no one is the better."""
+    scores = {"pinn/burgers1d": (0.2, 0.1), "pinn/wave1d": (0.3, 0.95), "pinn/ns2d-cavity": (0.99, 0.91)}
+    found = []
+    for name, (adam, madam) in scores.items():
+        for solver, optimizer, value in (("lra", "adam", adam), ("lra", "madam", madam), ("ls", "soap", 0.5)):
+            (record,) = records({("ls", "adam"): value}, seeds=1)[:1]
+            identity = {"benchmark": name, "solver": solver, "optimizer": optimizer, "lr": 3e-3}
+            metrics = {"error": value}
+            record = {**record, "config": {**record["config"], **identity}, "metrics": metrics, "validation": metrics}
+            found.append(record)
+    lines = [row for name in scores for row in rows(found, bench.get(name))]
+    text = render_table(lines, "text")
+    assert text.count("lra (cpu), error") == text.count("ls (cpu), error, lower is better: all at the same") * 2 == 2
+    heading, *body = table(text, "lra (cpu), error, lower is better: all at the same")
+    assert [line.split()[0] for line in (heading, *body)] == ["benchmark", *scores]
+    assert ["*" in line for line in body] == [True, True, False] and "*0.10000" in body[0] and "*0.30000" in body[1]
+    assert "NaN -> NaN" in body[2], "the paper's runs did not converge"
+    assert "lra, all at the same learning rate: MAdam is ahead in 1 of 2 lines that count; 1 are equal" in text
+    assert "counts where one of the two is better than 0.9" in text.replace("\n", " ")
+    assert "lines that count" not in render_table(rows(found, bench.get("pinn/wave1d")), "text")

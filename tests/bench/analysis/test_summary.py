@@ -51,7 +51,7 @@ def test_an_improvement_is_a_gain_already():
 
 def test_a_variant_stands_in_for_madam():
     found = records("digits", "uw", {"adam": [90, 80], "madam": [80, 60], "madam:normalise=True": [91, 82]})
-    (cell,) = summarise(found, optimizer="madam:normalise=True")
+    (cell,) = summarise(found, optimizer="madam:normalise=true")  # however it is typed
     assert cell.over_adam.mean == pytest.approx(10.0)
     assert "MAdam (normalise=True)" in render_summary([cell])
     assert summarise(found)[0].over_adam.mean == pytest.approx(-100.0)
@@ -68,6 +68,19 @@ def test_losses_are_counted_as_plainly_as_wins():
         "mean_gain": pytest.approx(-0.75),
     }
     assert counts([None])["mean_gain"] is None
+
+
+def test_a_pair_that_learned_nothing_is_shown_and_not_counted():
+    found = records("pinn/wave1d", "lra", {"adam": [0.5, 0.6], "madam": [0.25, 0.3], "marginal": [0.9, 0.95]})
+    found += records("pinn/heat5d", "lra", {"adam": [0.99, 0.95], "madam": [0.9, 0.95], "marginal": [0.4, 0.4]})
+    found += records("pinn/poisson5d", "lra", {"adam": [1.0, 1.0], "madam": [1.1, 0.7], "marginal": [0.95, 1.0]})
+    cells = summarise(found)
+    over_adam, over_control = [cell.over_adam for cell in cells], [cell.over_control for cell in cells]
+    assert [gain.counted for gain in over_adam] == [False, False, True]  # heat, poisson (mean 0.9), wave
+    assert [gain.counted for gain in over_control] == [True, False, True]
+    assert counts(over_adam)["cells"] == 1 and counts(over_control)["cells"] == 2
+    text = render_summary(cells)
+    assert "(+4.5" in text and "In brackets, and not counted" in text and "in 1 of 1 cells" in text
 
 
 def test_a_cell_needs_both_of_a_pair():

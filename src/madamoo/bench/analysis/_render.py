@@ -49,29 +49,37 @@ def _of_metric(rows: Sequence[Row], metric: str) -> list[Row]:
 
 
 def _tables(rows: Sequence[Row]) -> list[Table]:
-    """A table per benchmark, metric and way of choosing rates, in the order in which they come."""
-    order = {key: k for k, key in enumerate(dict.fromkeys((row["benchmark"], row["metric"]) for row in rows))}
+    """A table per benchmark, metric and way of choosing rates, in the order in which they come.
+
+    Rows of several benchmarks make a table per solver instead, with one line per benchmark.
+    """
+    of, line = ("solver", "benchmark") if _several(rows) else ("benchmark", "solver")
+    order = {key: k for k, key in enumerate(dict.fromkeys((row[of], row["metric"]) for row in rows))}
 
     def block(row: Row) -> tuple[Any, ...]:
         return (
-            order[row["benchmark"], row["metric"]],
+            order[row[of], row["metric"]],
             str(row.get("profile")),
             str(row.get("schedule")),
             list(RATES).index(row["rate"]),
         )
 
-    return [table for _, group in groupby(sorted(rows, key=block), block) for table in _block(list(group))]
+    return [table for _, group in groupby(sorted(rows, key=block), block) for table in _block(list(group), of, line)]
 
 
-def _block(rows: list[Row]) -> list[Table]:
+def _several(rows: Sequence[Row]) -> bool:
+    return len({row["benchmark"] for row in rows}) > 1
+
+
+def _block(rows: list[Row], of: str, line: str) -> list[Table]:
     first = rows[0]
     way = "higher" if first["higher_is_better"] else "lower"
     schedule = first.get("schedule", "constant")
     size = first.get("profile") if schedule == "constant" else f"{first.get('profile')}, schedule {schedule}"
-    title = f"{first['benchmark']} ({size}), {first['metric']}, {way} is better"
+    title = f"{first[of]} ({size}), {first['metric']}, {way} is better"
     title = f"{title}: {RATES[first['rate']]}"
     columns: dict[str, Callable[[Row], Cell]] = {
-        "solver": lambda row: Cell(row["solver"]),
+        line: lambda row: Cell(row[line]),
         ADAM: lambda row: _result(row, "adam"),
         CONTROL: lambda row: _result(row, "marginal"),
         MADAM: lambda row: _result(row, "madam"),
@@ -83,12 +91,12 @@ def _block(rows: list[Row]) -> list[Table]:
     }
     tables = [_table(title, columns, [row for row in rows if any(row[name] is not None for name in OPTIMIZERS)])]
     others: list[Row] = [
-        {**found, "solver": row["solver"], "optimizer": name, "digits": row["digits"]}
+        {**found, line: row[line], "optimizer": name, "digits": row["digits"]}
         for row in rows
         for name, found in row["others"].items()
     ]
     columns = {
-        "solver": lambda row: Cell(row["solver"]),
+        line: lambda row: Cell(row[line]),
         "optimizer": lambda row: Cell(row["optimizer"]),
         "result": lambda row: Cell(plus_minus(row["mean"], row["deviation"], row["digits"])),
         "lr": lambda row: Cell(rate_text(row["lr"])),
@@ -148,6 +156,26 @@ def _notes(rows: Sequence[Row], mark: str) -> list[str]:
     left_out = dict.fromkeys((row["benchmark"], row["left_out"]) for row in rows if row["left_out"])
     return [
         *notes,
+        *_ahead(rows),
         *(f"† The paper's figure is of {of}: the full data." for of in borrowed),
         *(f"{name}: {count} runs of other profiles or sizes are not shown." for name, count in left_out),
     ]
+
+
+def _ahead(rows: Sequence[Row]) -> list[str]:
+    """In how many lines MAdam is ahead, table by table, where benchmarks are compared; and in how many of the paper."""
+    if not _several(rows):
+        return []
+    notes = []
+    for solver, rate in dict.fromkeys((row["solver"], row["rate"]) for row in rows if row["primary"]):
+        mine = [row for row in rows if row["primary"] and (row["solver"], row["rate"]) == (solver, rate)]
+        pairs = [row for row in mine if row["adam"] is not None and row["madam"] is not None]
+        if not pairs:
+            continue
+        won = sum(row["better"] == "madam" for row in pairs)
+        lost = sum(row["better"] == "adam" for row in pairs)
+        text = f"{solver}, {RATES[rate]}: MAdam is ahead in {won} of {won + lost} lines that count"
+        idle = len(pairs) - won - lost
+        notes.append(f"{text}; {idle} are equal or learned nothing." if idle else f"{text}.")
+    limits = dict.fromkeys(row["unsolved"] for row in rows if row["unsolved"] is not None)
+    return [*notes, *(f"A line counts where one of the two is better than {limit:g}." for limit in limits)]

@@ -13,7 +13,7 @@ from madamoo.presentation import style
 from madamoo.presentation.tables import Cell, Table, check_format, write_data, write_tables
 
 from ..problems import Metric
-from ..runs import Record, Say, to_stderr
+from ..runs import Record, Say, canonical, to_stderr
 from ..training import metrics_of
 from ._benchmarks import benchmarks_of
 from ._table import rows, t_interval
@@ -26,6 +26,7 @@ class Gain:
     mean: float
     low: float | None
     high: float | None
+    counted: bool = True  # False where neither of the two learned anything
 
     @property
     def significant(self) -> int:
@@ -65,6 +66,7 @@ def summarise(
         say: gets what is left out.
     """
     cells = []
+    optimizer = canonical(optimizer)
     if optimizer != "madam":
         records = [_as_madam(record, optimizer) for record in records if record["config"]["optimizer"] != "madam"]
     for name, problem in benchmarks_of(records, own, say).items():
@@ -91,7 +93,7 @@ def _as_madam(record: Record, optimizer: str) -> Record:
 def _gain(row: dict[str, Any], metric: Metric, baseline: str) -> Gain | None:
     mine, other = row["per_seed"]["madam"], row["per_seed"][baseline]
     found: Any = t_interval([metric.relative(mine[seed], other[seed]) for seed in mine])
-    return None if found is None else Gain(**found)
+    return None if found is None else Gain(**found, counted=metric.counts(row["madam"], row[baseline]))
 
 
 def _moved(records: Sequence[Record], benchmark: str, solver: str) -> float | None:
@@ -105,8 +107,8 @@ def _moved(records: Sequence[Record], benchmark: str, solver: str) -> float | No
 
 
 def counts(gains: Sequence[Gain | None]) -> dict[str, Any]:
-    """Of how many comparisons, how many were won, lost, and lost beyond chance; and the mean gain."""
-    known = [gain for gain in gains if gain is not None]
+    """Of how many comparisons that count, how many were won, lost, and lost beyond chance; and the mean gain."""
+    known = [gain for gain in gains if gain is not None and gain.counted]
     return {
         "cells": len(known),
         "at_least_as_good": sum(gain.mean >= 0 for gain in known),
@@ -139,11 +141,17 @@ def render_summary(cells: Sequence[CellSummary], format: str = "text") -> str:
         variant = cells[0].optimizer.removeprefix("madam").removeprefix(":")
         name = f"MAdam ({variant})" if variant else "MAdam"
         title = f"What {name} gains, in per cent of the error: {style.RATES[cells[0].rate]}"
+    idle = any(gain is not None and not gain.counted for cell in cells for gain in (cell.over_adam, cell.over_control))
     notes = [
         in_words("Adam", counts([cell.over_adam for cell in cells])),
         in_words("the control (marginal)", counts([cell.over_control for cell in cells])),
         "Mean over paired seeds with its 95 % t-interval; marked where the interval does not hold zero. "
         "Weights moved: the part of the solver's total weight that changes hands from one step to the next.",
+        *(
+            ["In brackets, and not counted: neither of the two learned anything (errors of 0.9 or more)."]
+            if idle
+            else []
+        ),
     ]
     return write_tables([Table(title, header, tuple(body))], notes, format)
 
@@ -151,7 +159,8 @@ def render_summary(cells: Sequence[CellSummary], format: str = "text") -> str:
 def _cell(gain: Gain | None) -> Cell:
     if gain is None:
         return Cell("")
-    return Cell(style.interval(gain.mean, gain.low, gain.high), gain.significant != 0)
+    text = style.interval(gain.mean, gain.low, gain.high)
+    return Cell(text, gain.significant != 0) if gain.counted else Cell(f"({text})")
 
 
 def in_words(baseline: str, found: dict[str, Any]) -> str:

@@ -34,6 +34,7 @@ def rows(
     lr: float | None = None,
     profile: str | None = None,
     schedule: str | None = None,
+    model: str | None = None,
     name: str | None = None,
     split: str = "test",
     say: Say = to_stderr,
@@ -41,8 +42,8 @@ def rows(
     """One row per solver, metric and way of choosing learning rates, in this order.
 
     A table has runs of one setting (profile, epochs, batch, model, schedule) only. It is the one with most runs of
-    ``profile`` and ``schedule``; if no profile is asked for, of "paper" if there are such runs, or else of all.
-    ``left_out`` counts the rest.
+    ``profile``, ``schedule`` and ``model``; if no profile is asked for, of "paper" if there are such runs, or else of
+    all. ``left_out`` counts the rest.
 
     Rate "equal": every optimizer at ``lr``; without it at the profile's own, if Adam and MAdam have runs there; or else
     at the rate where they have most seeds in common. Rate "best": each at the rate that is best on validation data.
@@ -56,7 +57,7 @@ def rows(
         raise ValueError(f"split must be test or validation, got {split!r}")
     mine = [record for record in records if record["config"]["benchmark"] == (name or benchmark.name)]
     mine = [record for record in mine if has_metrics(record, benchmark, say)]
-    kept, setting = _one_setting(mine, profile, schedule)
+    kept, setting = _one_setting(mine, profile, schedule, model)
     by_solver: dict[str, Runs] = {}
     for record in kept:
         config = record["config"]
@@ -103,6 +104,7 @@ def _row(runs: Runs, rates: Mapping[str, float], solver: str, metric: Metric, da
         "solver": solver,
         "metric": metric.name,
         "higher_is_better": metric.higher_is_better,
+        "unsolved": metric.unsolved,
         "digits": metric.digits,
         **means,
         "marginal_is_madam": stands_in,
@@ -142,17 +144,18 @@ def has_metrics(record: Record, benchmark: Benchmark, say: Say) -> bool:
 
 
 def _one_setting(
-    records: Sequence[Record], profile: str | None, schedule: str | None
+    records: Sequence[Record], profile: str | None, schedule: str | None, model: str | None
 ) -> tuple[list[Record], dict[str, Any]]:
     """The records of one setting, and this setting."""
     settings = [{key: value for key, value in r["config"].items() if key not in OF_A_RUN} for r in records]
     if profile is None and any(setting.get("profile") == "paper" for setting in settings):
         profile = "paper"
     keys = [json.dumps(setting, sort_keys=True) for setting in settings]
+    wanted = {"profile": profile, "schedule": schedule, "model": model}
     counts = Counter(
         key
         for key, setting in zip(keys, settings, strict=True)
-        if profile in (None, setting.get("profile")) and schedule in (None, setting.get("schedule"))
+        if all(value in (None, setting.get(what)) for what, value in wanted.items())
     )
     if not counts:
         return [], {}
@@ -242,7 +245,7 @@ def t_interval(values: Sequence[float]) -> dict[str, float | None] | None:
 
 
 def _better(adam: float | None, madam: float | None, metric: Metric) -> str | None:
-    if adam is None or madam is None or adam == madam:
+    if adam is None or madam is None or adam == madam or not metric.counts(adam, madam):
         return None
     return "madam" if (madam > adam) == metric.higher_is_better else "adam"
 

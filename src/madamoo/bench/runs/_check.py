@@ -75,6 +75,7 @@ CONFIG = {
     "batch": POSITIVE_COUNT,
 }
 COST = {
+    "clock": Optional(NAME),  # processor or wall; older records: wall
     "seconds": NUMBER,
     "seconds_per_step": Optional(NUMBER),
     "peak_memory_bytes": Optional(NUMBER),

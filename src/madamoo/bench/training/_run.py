@@ -202,6 +202,7 @@ def _outcome(training: Training, device: torch.device) -> dict[str, Any]:
         "weights_moved": _mean([row["weights_moved"] for row in training.epochs]),
         "refused_steps": getattr(training.optimizer, "skipped", 0),
         "cost": {
+            "clock": training.clock,
             "seconds": last["seconds"],
             "seconds_per_step": training.seconds / training.step,
             "peak_memory_bytes": peak_memory(device),
