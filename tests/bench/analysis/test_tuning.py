@@ -49,11 +49,11 @@ def test_the_ends_of_the_rates_are_told_and_a_rate_that_diverged_loses():
     tried = trials(seeds=(0,), optimizers=("adam", "madam", "marginal"))
     best = {"adam": 1e-3, "madam": 1e-1, "marginal": 1e-2}
     records = [record(config, 90.0 if config.lr == best[config.optimizer] else 80.0) for config in tried]
-    finalists(records, tried, (0,), said.append)
+    finalists(records, tried, (0,), say=said.append)
     assert said == [
-        "uw adam: rate 0.001, the lowest that was tried",
-        "uw madam: rate 0.1, the highest that was tried",
-        "uw marginal: rate 0.01",
+        "uw adam: rate 0.001, the lowest that was tried (3 trials)",
+        "uw madam: rate 0.1, the highest that was tried (3 trials)",
+        "uw marginal: rate 0.01 (3 trials)",
     ]
     records = [
         {**r, "status": "diverged"} if r["config"]["lr"] == best[r["config"]["optimizer"]] else r for r in records
@@ -68,5 +68,25 @@ def test_a_record_without_the_metric_is_named():
     del lacking["validation"]["avg_acc"]
     said = []
     with pytest.raises(ValueError, match="uw adam: some of its runs cannot be compared"):
-        finalists([lacking], tried, (0,), said.append)
+        finalists([lacking], tried, (0,), say=said.append)
     assert "lacks validation.avg_acc" in said[0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_options_are_tuned_like_the_rate(seed):
+    draw = random.Random(seed)
+    specs = [f"adam:beta2={beta}" for beta in (0.9, 0.99, 0.999)]
+    tried = trials(optimizers=("madam", *specs))
+    values = {config: draw.uniform(80, 90) for config in tried}
+    records = [record(config, value) for config, value in values.items()]
+    contenders = dict.fromkeys(specs, "adam:beta2=0.9|0.99|0.999")
+    said = []
+    found = finalists(records, tried, (0, 1, 2), contenders, said.append)
+    means = {}
+    for config, value in values.items():
+        if config.optimizer != "madam":
+            means[config.optimizer, config.lr] = means.get((config.optimizer, config.lr), 0.0) + value
+    best = max(means, key=means.get)
+    adams = [config for config in found if config.optimizer != "madam"]
+    assert {(config.optimizer, config.lr) for config in adams} == {best} and len(adams) == 3 == len(found) - 3
+    assert any(line.startswith(f"uw {best[0]}: rate") and "(9 trials)" in line for line in said)

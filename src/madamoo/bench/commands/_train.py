@@ -121,7 +121,9 @@ def _result(problem: Any, record: dict[str, Any]) -> str:
 def sweep(
     benchmark: Benchmark,
     solvers: Annotated[str, typer.Option(help="Comma-separated.")] = "ls,uw,dwa,imtl,cagrad",
-    optimizers: Annotated[str, typer.Option(help="Comma-separated.")] = "adam,madam,marginal",
+    optimizers: Annotated[
+        str, typer.Option(help="Comma-separated; adam:beta2=0.9|0.99 is both, and one contender for --tune-seeds.")
+    ] = "adam,madam,marginal",
     seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "0,1,2",
     lr: Annotated[str, typer.Option(help="Comma-separated; default: the profile's.")] = "",
     tune_seeds: Annotated[
@@ -144,15 +146,16 @@ def sweep(
 ) -> None:
     """Train a whole grid. Stopped and started again, it does only what is missing."""
     from ..analysis import finalists
-    from ..runs import read_records
+    from ..runs import alternatives, canonical, read_records
     from ..training import grid
 
+    contenders = {one: name for name in _listed(optimizers) for one in alternatives(name)}
     final = _numbers("seeds", seeds, int)
     tuning = _numbers("tune_seeds", tune_seeds, int)
     configs = grid(
         benchmark,
         solvers=_listed(solvers),
-        optimizers=_listed(optimizers),
+        optimizers=list(contenders),
         seeds=tuning or final,
         rates=_numbers("lr", lr, float) or [None],
         profile=profile,
@@ -177,7 +180,8 @@ def sweep(
     if tuning and missing:
         typer.echo(f"The rates are chosen when the {missing} runs that are missing are there", err=True)
     elif tuning:
-        do(finalists(read_records(results), configs, final))
+        named = {canonical(one): name for one, name in contenders.items()}
+        do(finalists(read_records(results), configs, final, named))
 
 
 def _listed(text: str) -> list[str]:

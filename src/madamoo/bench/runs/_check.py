@@ -81,6 +81,7 @@ COST = {
     "peak_memory_bytes": Optional(NUMBER),
     "state_bytes": Optional(NUMBER),
     "curve": Optional([(NUMBER, Maybe(NUMBER))]),  # seconds and validation loss
+    "training": Optional([(COUNT, NUMBER, Maybe(NUMBER))]),  # steps, seconds and training loss
 }
 RECORD = {
     "status": Kind("running, finished or diverged", lambda value: value in ("running", *ENDED)),
