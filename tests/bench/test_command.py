@@ -236,6 +236,8 @@ def test_sweep_tunes_rates_on_the_first_seed(tmp_path):
         others = [(run["config"]["seed"], run["config"]["lr"]) for run in mine if run["config"]["seed"] != 5]
         assert sorted(others) == [(6, min(first, key=first.get)), (7, min(first, key=first.get))]
     assert "4 runs, 4 done" in call(*command).stderr
+    two = call("sweep", f"digits,{TOY}", *command[2:], "--dry-run").stderr
+    assert "8 runs, 4 done, 4 to do" in two, "several benchmarks make one sweep"
 
 
 def test_sweep_leaves_runs_to_the_process_that_does_them(tmp_path):

@@ -13,6 +13,7 @@ from ._options import (
     RUNS,
     Batch,
     Benchmark,
+    Benchmarks,
     DataDir,
     Device,
     Diagnose,
@@ -116,7 +117,7 @@ def _result(problem: Any, record: dict[str, Any]) -> str:
 
 @plainly
 def sweep(
-    benchmark: Benchmark,
+    benchmark: Benchmarks,
     solvers: Annotated[str, typer.Option(help="Comma-separated.")] = "ls,uw,dwa,imtl,cagrad",
     optimizers: Annotated[str, typer.Option(help="Comma-separated.")] = "adam,madam,marginal",
     seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "0,1,2",
@@ -143,21 +144,26 @@ def sweep(
     dry_run: Annotated[bool, typer.Option(help="Print the plan and stop.")] = False,
 ) -> None:
     """Train a whole grid. Stopped and started again, it does only what is missing."""
+    from ..problems import members
     from ..training import at_best_rates, grid, records_of
 
     chosen = _numbers("seeds", seeds, int)
-    configs = grid(
-        benchmark,
-        solvers=_listed(solvers),
-        optimizers=_listed(optimizers),
-        seeds=chosen,
-        rates=_numbers("lr", lr, float) or [None],
-        profile=profile,
-        epochs=epochs,
-        batch=batch,
-        model=model,
-        schedule=schedule,
-    )
+    configs = [
+        config
+        for name in members(benchmark)
+        for config in grid(
+            name,
+            solvers=_listed(solvers),
+            optimizers=_listed(optimizers),
+            seeds=chosen,
+            rates=_numbers("lr", lr, float) or [None],
+            profile=profile,
+            epochs=epochs,
+            batch=batch,
+            model=model,
+            schedule=schedule,
+        )
+    ]
     options = (engine, workers, threads, device, data_dir, keep_checkpoints, diagnose, dry_run)
     if tune and configs:
         first = [config for config in configs if config.seed == chosen[0]]

@@ -57,20 +57,21 @@ def grid(
 
 
 def at_best_rates(configs: Sequence[Config], tried: Sequence[Record]) -> list[Config]:
-    """Those of a grid that have their solver's and optimizer's best rate, by validation metric, among the runs tried.
+    """Those of a grid that have the best rate, by validation metric, of the runs tried with their benchmark and pair.
 
     A run that diverged is worse than any other; of equals the lowest rate counts.
     """
-    worth: dict[tuple[str, str], dict[float, float]] = {}
+    worth: dict[tuple[str, ...], dict[float, float]] = {}
     for record in tried:
         config = record["config"]
         metric = metrics_of(get(config["benchmark"]), config["solver"])[0]
         value = math.inf
         if record["status"] == "finished":
             value = record["validation"][metric.name] * (-1.0 if metric.higher_is_better else 1.0)
-        worth.setdefault((canonical(config["solver"]), canonical(config["optimizer"])), {})[config["lr"]] = value
+        pair = (config["benchmark"], canonical(config["solver"]), canonical(config["optimizer"]))
+        worth.setdefault(pair, {})[config["lr"]] = value
     best = {pair: min(rates, key=lambda lr: (rates[lr], lr)) for pair, rates in worth.items()}
-    return [config for config in configs if best.get((config.solver, config.optimizer)) == config.lr]
+    return [c for c in configs if best.get((c.benchmark, c.solver, c.optimizer)) == c.lr]
 
 
 @dataclass(frozen=True)
