@@ -14,6 +14,7 @@ from ._options import (
     RUNS,
     Batch,
     Benchmark,
+    Benchmarks,
     DataDir,
     Device,
     Diagnose,
@@ -119,7 +120,7 @@ def _result(problem: Any, record: dict[str, Any]) -> str:
 
 @plainly
 def sweep(
-    benchmark: Benchmark,
+    benchmark: Benchmarks,
     solvers: Annotated[str, typer.Option(help="Comma-separated.")] = "ls,uw,dwa,imtl,cagrad",
     optimizers: Annotated[
         str, typer.Option(help="Comma-separated; adam:beta2=0.9|0.99 is both, and one contender for --tune-seeds.")
@@ -146,24 +147,28 @@ def sweep(
 ) -> None:
     """Train a whole grid. Stopped and started again, it does only what is missing."""
     from ..analysis import finalists
+    from ..problems import members
     from ..runs import alternatives, canonical, read_records
     from ..training import grid
 
     contenders = {one: name for name in _listed(optimizers) for one in alternatives(name)}
     final = _numbers("seeds", seeds, int)
     tuning = _numbers("tune_seeds", tune_seeds, int)
-    configs = grid(
-        benchmark,
-        solvers=_listed(solvers),
-        optimizers=list(contenders),
-        seeds=tuning or final,
-        rates=_numbers("lr", lr, float) or [None],
-        profile=profile,
-        epochs=epochs,
-        batch=batch,
-        model=model,
-        schedule=schedule,
-    )
+    grids = [
+        grid(
+            name,
+            solvers=_listed(solvers),
+            optimizers=list(contenders),
+            seeds=tuning or final,
+            rates=_numbers("lr", lr, float) or [None],
+            profile=profile,
+            epochs=epochs,
+            batch=batch,
+            model=model,
+            schedule=schedule,
+        )
+        for name in members(benchmark)
+    ]
     do = partial(
         _do,
         root=results,
@@ -176,12 +181,12 @@ def sweep(
         diagnose=diagnose,
         dry_run=dry_run,
     )
-    missing = do(configs)
+    missing = do([config for configs in grids for config in configs])
     if tuning and missing:
         typer.echo(f"The rates are chosen when the {missing} runs that are missing are there", err=True)
     elif tuning:
-        named = {canonical(one): name for one, name in contenders.items()}
-        do(finalists(read_records(results), configs, final, named))
+        named, records = {canonical(one): name for one, name in contenders.items()}, read_records(results)
+        do([config for configs in grids for config in finalists(records, configs, final, named)])
 
 
 def _listed(text: str) -> list[str]:
