@@ -327,7 +327,8 @@ class MultiObjective(Wrapper):
         if self.run.once("plain backward"):
             warnings.warn(
                 f"step() without opt.backward(losses): this is plain {type(self.optimizer).__name__}, on gradients "
-                "from elsewhere. Replace `loss.backward()` by `opt.backward([loss_1, loss_2, ...])`",
+                "from elsewhere. Replace `loss.backward()` by `opt.backward([loss_1, loss_2, ...])`; where a framework "
+                "calls it for you, see madamoo.integrations",
                 stacklevel=4,
             )
 
