@@ -19,6 +19,16 @@ def test_a_volume_is_reduced_to_means_of_the_two_middle_voxels_and_enlarged():
     assert torch.allclose(medical.degrade(ramp)[4:-4], ramp[4:-4], atol=1e-4)  # what is linear stays, but for the ends
 
 
+def test_slices_of_an_enlarged_volume_are_those_of_the_whole():
+    volume = torch.rand(21, 18, 25, generator=torch.Generator().manual_seed(0))
+    reduced = medical.reduce_volume(volume)
+    whole = torch.nn.functional.interpolate(reduced[None, None], size=volume.shape, mode="trilinear")[0, 0]
+    assert reduced.shape == (5, 4, 6)
+    assert torch.allclose(medical.degrade(volume), whole, atol=1e-6)
+    some = torch.tensor([0, 20, 7, 7])
+    assert torch.allclose(medical.enlarge(reduced, volume.shape, some), whole[some], atol=1e-6)
+
+
 def test_odd_and_thin_volumes_keep_their_size():
     for shape in ((13, 30, 17), (2, 9, 40)):
         assert medical.degrade(torch.rand(shape)).shape == shape

@@ -5,7 +5,7 @@ functions on tensors, for a training loop of your own. The benchmarks ``isic``, 
 the lab, and its commands for images of your own, are made of them.
 """
 
-from ._degrade import Range, degrade, intensity_range
+from ._degrade import Range, degrade, enlarge, intensity_range, reduce_volume
 from ._files import (
     IMAGES,
     VOLUMES,
@@ -61,6 +61,7 @@ __all__ = [
     "degrade",
     "dice_score",
     "edge_loss",
+    "enlarge",
     "find_files",
     "find_pairs",
     "find_volumes",
@@ -74,6 +75,7 @@ __all__ = [
     "read_image",
     "read_mask",
     "read_volume",
+    "reduce_volume",
     "segmentation_losses",
     "segmentation_names",
     "soft_dice",

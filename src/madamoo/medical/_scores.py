@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,13 +38,15 @@ def hd95(prediction: Tensor, truth: Tensor, spacing: Sequence[float] | None = No
         raise ValueError(f"spacing must have {len(size)} numbers, one for each axis, got {unit}")
     worst = math.sqrt(sum(((n - 1) * s) ** 2 for n, s in zip(size, unit, strict=True)))
     found = torch.zeros(len(truth), dtype=torch.float64)
-    for k, (one, other) in enumerate(zip(prediction, truth, strict=True)):
-        empty = int(not one.any()) + int(not other.any())
-        if empty:
-            found[k] = worst if empty == 1 else 0.0
-            continue
-        a, b = (mask[None, None].float().cpu() for mask in (one, other))
-        found[k] = compute_hausdorff_distance(a, b, include_background=True, percentile=95, spacing=unit).item()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # MONAI's, of its own use of an argument
+        for k, (one, other) in enumerate(zip(prediction, truth, strict=True)):
+            empty = int(not one.any()) + int(not other.any())
+            if empty:
+                found[k] = worst if empty == 1 else 0.0
+                continue
+            a, b = (mask[None, None].float().cpu() for mask in (one, other))
+            found[k] = compute_hausdorff_distance(a, b, include_background=True, percentile=95, spacing=unit).item()
     return found
 
 
