@@ -69,6 +69,27 @@ class Files:
         return replace(self, device=device)
 
 
+def profiles_of(epochs: int) -> dict[str, Profile]:
+    """The recipe's size, and one for a single core with so many epochs."""
+    cpu = Profile(
+        epochs=epochs,
+        batch=8,
+        lr=3e-3,
+        model="unet:width=8:depth=4",
+        schedule="cosine",
+        threads=1,
+        reductions=(
+            "images of 96x128, not 256x256",
+            "a UNet of four stages of 8 to 64 filters, not five of 32 to 512",
+            f"{epochs} epochs of batches of 8, not 100 of 16",
+            "the learning rate falls to zero along a cosine",
+        ),
+        options={"size": (96, 128)},
+    )
+    paper = Profile(epochs=100, batch=16, lr=1e-3, model="unet:width=32:depth=5", options={"size": (256, 256)})
+    return {"cpu": cpu, "paper": paper}
+
+
 class Segmentation(Supervised):
     """One binary mask per image. Dice (per cent) and HD95 (pixels of the resized image) are means over images.
 
@@ -76,24 +97,7 @@ class Segmentation(Supervised):
     """
 
     metrics = (Metric("dice", True, 2), Metric("hd95", False, 2))
-    profiles: Mapping[str, Profile] = {
-        "paper": Profile(epochs=100, batch=16, lr=1e-3, model="unet:width=32:depth=5", options={"size": (256, 256)}),
-        "cpu": Profile(
-            epochs=20,
-            batch=8,
-            lr=3e-3,
-            model="unet:width=8:depth=4",
-            schedule="cosine",
-            threads=1,
-            reductions=(
-                "images of 96x128",
-                "a UNet of four stages of 8 to 64 filters",
-                "20 epochs of batches of 8",
-                "the learning rate falls to zero along a cosine",
-            ),
-            options={"size": (96, 128)},
-        ),
-    }
+    profiles: Mapping[str, Profile] = profiles_of(epochs=40)
 
     def __init__(self, name: str, deep: int = 0) -> None:
         if not isinstance(deep, int) or not 0 <= deep <= 3:
@@ -206,6 +210,7 @@ class ISIC(Segmentation):
     """
 
     source = ISIC_SOURCE
+    profiles = profiles_of(epochs=4)
     TRAIN = ("ISIC2018_Task1-2_Training_Input", "ISIC2018_Task1_Training_GroundTruth")
     TEST = ("ISIC2018_Task1-2_Test_Input", "ISIC2018_Task1_Test_GroundTruth")
     files = (

@@ -98,7 +98,7 @@ class SuperResolution(Benchmark):
         self.metrics = (*PERCEPTION, *DISTORTION) if perceptual else DISTORTION
         self.profiles = {"cpu": self._cpu(), "paper": self._paper()}
         if slider and perceptual:
-            self.front = FrontSpec(("psnr", "lpips"), (1.0, 1.0), (15.0, 0.6), rays=9)
+            self.front = FrontSpec(("psnr", "lpips"), (1.0, 1.0), (15.0, 0.6), rays=5)
 
     def _paper(self) -> Profile:
         patch = (128, 128) if self.dimensions == 2 else (96, 96, 96)
@@ -113,17 +113,17 @@ class SuperResolution(Benchmark):
     def _cpu(self) -> Profile:
         flat = self.dimensions == 2
         patch = (64, 64) if flat else (64, 64, 64)
-        steps = 60 if flat else 6
+        steps, batch = (120, 2) if flat else (6, 1)
         return Profile(
             epochs=4,
-            batch=4 if flat else 1,
+            batch=batch,
             lr=1e-3,
             model="swin:width=12:blocks=1",
             schedule="cosine",
             threads=1,
             reductions=(
                 "a Swin UNETR of 12 features and one block per stage, not 48 and two",
-                f"4 epochs of {steps} batches of {4 if flat else 1} patches of {'x'.join(map(str, patch))}",
+                f"4 epochs of {steps} batches of {batch} patches of {'x'.join(map(str, patch))}",
                 "scores on 6 slices per volume",
                 "the learning rate falls to zero along a cosine",
             ),
