@@ -69,17 +69,23 @@ def colours(values: Any) -> Pixels:
 
 
 def outlined(image: Pixels, masks: Mapping[int, Any]) -> Pixels:
-    """The image, enlarged, with the outlines of masks in colours of the palette."""
+    """The image, enlarged, with the outlines of masks in colours of the palette, on white so that all can be seen."""
     large = _enlarged(image, SCALE)
+    rims = {}
     for hue, mask in masks.items():
         inside = _enlarged(np.asarray(mask) > 0.5, SCALE)
-        padded = np.pad(inside, 1, mode="edge")
-        within = padded[:-2, 1:-1] & padded[2:, 1:-1] & padded[1:-1, :-2] & padded[1:-1, 2:]
-        rim = inside & ~within
-        rim |= np.roll(rim, 1, 0) & inside  # two pixels wide
-        rim |= np.roll(rim, 1, 1) & inside
+        rims[hue] = inside & ~_shrunk(_shrunk(inside))
+    for rim in rims.values():
+        large[~_shrunk(~rim)] = 255
+    for hue, rim in rims.items():
         large[rim] = _rgb(hue)
     return large
+
+
+def _shrunk(mask: Any) -> Any:
+    """A mask without its outermost pixels."""
+    padded = np.pad(mask, 1, mode="edge")
+    return mask & padded[:-2, 1:-1] & padded[2:, 1:-1] & padded[1:-1, :-2] & padded[1:-1, 2:]
 
 
 def error_map(difference: Any, most: float) -> Pixels:

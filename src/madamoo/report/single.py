@@ -89,11 +89,15 @@ def picture_blocks(run: ReadRun) -> list[Block]:
         ]
         caption = "Test images, from the worst prediction to the best. Blue: the truth; orange: the prediction."
         blocks.append(Gallery("Prediction and truth", images, caption))
-    caption = "The window, below, is where the input lacks most. Errors: black is none, white as large as the input's."
+    words = (
+        "The window, enlarged below, is where the input lacks most. Errors: black is none, white the input's largest."
+    )
     for one in run.maps:
         if one["kind"] == "slices":
-            blocks.append(compared(one["what"], one["input"], one["prediction"], one["truth"], caption))
-            caption = ""
+            name, _, numbers = one["what"].partition(": ")
+            caption = " ".join(part for part in (f"{numbers}." if numbers else "", words) if part)
+            blocks.append(compared(name, one["input"], one["prediction"], one["truth"], caption))
+            words = ""
     return blocks
 
 

@@ -15,7 +15,11 @@ from madamoo import cli, medical
 from madamoo.bench import MissingData, configure, get, train
 from madamoo.bench.problems import from_option, with_folders
 from madamoo.bench.problems.medical import segmentation
+from madamoo.bench.runs import MAPS, write_tensors
 from madamoo.bench.training import Training
+from madamoo.presentation.page import render
+from madamoo.report.make import make_page
+from madamoo.report.reading import read_source
 
 SMALL = ["--epochs", "2", "--batch", "3", "--model", "unet:width=2:depth=2", "--no-diagnose", "--device", "cpu"]
 
@@ -163,6 +167,28 @@ def test_a_users_own_images_are_trained_and_predicted_without_code(tmp_path):
         assert words in call("predict", *arguments, code=2).stderr
     (runs / "checkpoint.pt").unlink()
     assert "it has no checkpoint" in call("predict", runs, images, "--out", tmp_path / "x", code=2).stderr
+
+
+def test_the_report_shows_outlines_and_leaves_out_what_is_damaged(isic, tmp_path):
+    folder = tmp_path / "run"
+    train(small("isic"), folder, data_dir=isic)
+    (run,) = read_source(folder).runs
+    assert [one["kind"] for one in run.maps] == ["overlay"] * 4
+    page, notes = make_page([folder])
+    (gallery,) = next(section for section in page.sections if section.title == "Predictions").blocks
+    assert len(gallery.images) == 4 and gallery.images[0].caption.startswith("Dice ") and not notes
+    assert "data:image/png;base64," in render(page)
+    good = run.maps[0]
+    for content in (
+        [{**good, "prediction": torch.zeros(3, 3)}],
+        [{**good, "input": torch.zeros(96, 128)}],
+        [{**good, "what": 5}],
+        [{**good, "truth": "x"}],
+        [{"kind": "slices"}],
+        [None],
+    ):
+        write_tensors(folder / MAPS, content)
+        assert f"{MAPS} is left out" in make_page([folder])[1][0]
 
 
 def test_folders_are_part_of_a_benchmarks_name_whatever_they_are_called(tmp_path):
