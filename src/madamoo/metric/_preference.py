@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from ..checks import check_choice, check_flag, check_fraction, check_integer, check_positive
 from ..direction import Direction
 from ..gradients import Block, Layout
 from ._averages import Averages, metric_of, shrink_for
@@ -95,30 +96,22 @@ class PreferenceMetric:
         if not isinstance(estimator, Estimator) and estimator != "auto" and estimator not in ESTIMATORS:
             known = ", ".join(("auto", *ESTIMATORS))
             raise ValueError(f"estimator must be one of {known}, or an Estimator, got {estimator!r}")
-        if beta is not None and not 0.0 <= beta < 1.0:
-            raise ValueError(f"beta must be in [0, 1), got {beta!r}")
-        if not 0.0 < eps < float("inf"):
-            raise ValueError(f"eps must be positive, got {eps!r}")
-        if ramp not in RAMPS:
-            raise ValueError(f"ramp must be one of {', '.join(RAMPS)}, got {ramp!r}")
-        if not 1 <= every < float("inf") or every != int(every):
-            raise ValueError(f"every must be a whole number of steps, at least 1, got {every!r}")
         if basis not in ("identity", "eigen") and not isinstance(basis, EigenBasis):
             raise ValueError(f"basis must be 'identity', 'eigen' or an EigenBasis, got {basis!r}")
         given, dtype = dtype, getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(map(str, DTYPES))}, got {given!r}")
         self.estimator: str = estimator.name if isinstance(estimator, Estimator) else estimator
-        self.beta = beta
-        self.eps = eps
+        self.beta = None if beta is None else check_fraction("beta", beta)
+        self.eps = check_positive("eps", eps)
         self.rampup = _rampup_steps(rampup, total_steps)
-        self.ramp: Ramp = ramp
-        self.bias_correction = bias_correction
-        self.floor = floor
-        self.every = int(every)
+        self.ramp = check_choice("ramp", ramp, RAMPS)
+        self.bias_correction = check_flag("bias_correction", bias_correction)
+        self.floor = check_flag("floor", floor)
+        self.every = check_integer("every", every, minimum=1)
         self.dtype: torch.dtype | None = dtype
-        self.seed = seed
-        self.normalise = normalise
+        self.seed = check_integer("seed", seed)
+        self.normalise = check_flag("normalise", normalise)
         self.basis: EigenBasis | None = EigenBasis() if basis == "eigen" else None if basis == "identity" else basis
 
         self.steps = 0
@@ -200,6 +193,11 @@ class PreferenceMetric:
         if self.dtype is None or self.rounds:
             return torch.promote_types(param.dtype, torch.float32)
         return self.dtype
+
+    def largest_gradient(self, param: Tensor) -> float:
+        """One whose square fits into the averages; what is rounded has the range of float32."""
+        dtypes = (self.compute_dtype(param), *([torch.float32] if self.rounds else []))
+        return min(torch.finfo(dtype).max for dtype in dtypes) ** 0.5 / 8
 
     def measure(self, count: int, *, static: bool) -> Measured:
         estimator = self.resolve(static=static, count=count)
@@ -460,14 +458,15 @@ def _generator(state: Tensor) -> torch.Generator:
 
 
 def _rampup_steps(rampup: int | float, total_steps: int | None) -> int:
-    if not 0 <= rampup < float("inf"):
-        raise ValueError(f"rampup must be zero, a number of steps or a fraction below 1, got {rampup!r}")
+    rampup = check_positive("rampup", rampup, zero=True)
+    if total_steps is not None:
+        check_integer("total_steps", total_steps, minimum=1)
     if rampup == int(rampup):
         if total_steps is not None and rampup > total_steps:
-            warnings.warn(f"rampup={rampup!r} is longer than the run, total_steps={total_steps!r}", stacklevel=3)
+            warnings.warn(f"rampup={rampup:g} is longer than the run, total_steps={total_steps}", stacklevel=3)
         return int(rampup)
     if rampup > 1:
         raise ValueError(f"rampup must be a whole number of steps or a fraction below 1, got {rampup!r}")
-    if total_steps is None or total_steps < 1:
-        raise ValueError(f"rampup={rampup!r} is a fraction of the run: give total_steps, got {total_steps!r}")
+    if total_steps is None:
+        raise ValueError(f"rampup={rampup!r} is a fraction of the run: give total_steps, got None")
     return max(1, round(rampup * total_steps))

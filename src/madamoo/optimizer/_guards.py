@@ -19,9 +19,10 @@ from ._run import RunState
 def claim(thing: Solver | Metric, run: RunState) -> None:
     """Solver and metric belong to one optimizer: in two, each would have half of the steps, and the other's."""
     owner = getattr(thing, "_owner", None)
-    if owner is not None and owner() is not None and owner() is not run:
+    user = None if owner is None else owner()
+    if user is not None and user is not run:
         raise ValueError(f"this {type(thing).__name__} is in use by another optimizer: build one for each")
-    if owner is None:
+    if user is None:
         object.__setattr__(thing, "_owner", Owner(run))
 
 

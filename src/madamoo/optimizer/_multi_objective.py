@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +24,7 @@ from ..gradients import (
     full_precision,
     read_losses,
     read_scale,
+    used_up,
 )
 from ..metric import Metric
 from ..solvers import Solver
@@ -122,6 +123,14 @@ class MultiObjective(Wrapper):
         if name in _OPTIONS:
             return getattr(self.options, name)
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """An option that is changed later would be changed in vain."""
+        if name in _OPTIONS:
+            raise AttributeError(
+                f"{name} is chosen when the optimizer is built: {type(self).__name__}(..., {name}=...)"
+            )
+        super().__setattr__(name, value)
 
     # The groups are the inner optimizer's own list, and its load_state_dict rebinds it: so look it up each time.
     @property
@@ -249,12 +258,19 @@ class MultiObjective(Wrapper):
                 f"the losses look scaled by a GradScaler, by {factor:g}: pass them as they are, and "
                 "opt.backward(losses, scaler=scaler)"
             )
-        if count is None and isinstance(losses, Tensor) and len(batch.roots) > MANY and run.once("many"):
-            warnings.warn(
-                f"losses has shape {tuple(losses.shape)}: are these {len(batch.roots)} objectives? If they are the "
-                "losses of single samples, give their mean",
-                stacklevel=3,
-            )
+        if count is None and isinstance(losses, Tensor):
+            if len(batch.roots) > MANY and run.once("many"):
+                warnings.warn(
+                    f"losses has shape {tuple(losses.shape)}: are these {len(batch.roots)} objectives? If they are the "
+                    "losses of single samples, give their mean",
+                    stacklevel=3,
+                )
+            if losses.dim() == 0 and run.once("one"):
+                warnings.warn(
+                    "losses is one number, so there is nothing to weigh: if it is a sum of objectives, give them one "
+                    "by one, opt.backward([loss_1, loss_2, ...]); if there is one objective, opt.backward([loss])",
+                    stacklevel=3,
+                )
         return batch
 
     def _read_preference(self, preference: Any, batch: Losses, before: Step | None) -> Tensor | None:
@@ -313,11 +329,7 @@ class MultiObjective(Wrapper):
             return result
         if pending is not None and pending.written.was_cleared(pending.params):
             self._drop_pending()
-        elif (
-            pending is None
-            and self.run.weights is None
-            and foreign(p for group in self.param_groups for p in group["params"])
-        ):
+        elif pending is None and foreign(self._all_params()):
             self._warn_of_plain_backward()
         self.optimizer.step()
         self._commit()
@@ -364,6 +376,9 @@ class MultiObjective(Wrapper):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(solver={self.solver!r}, metric={self.metric!r}, optimizer={self.optimizer!r})"
 
+    def _all_params(self) -> Iterator[Tensor]:
+        return (p for group in self.param_groups for p in group["params"])
+
     def _drop_pending(self) -> None:
         self.run.pending = None
         self.solver.forget()
@@ -372,6 +387,7 @@ class MultiObjective(Wrapper):
         """The step is taken: what was pending becomes part of the run."""
         pending = self.run.pending
         self._drop_pending()
+        used_up(self._all_params())
         if pending is not None and not pending.failed:
             self.run.commit(pending)
 
