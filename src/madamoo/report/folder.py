@@ -14,6 +14,7 @@ from madamoo.presentation.style import HUES, RATES, counted, interval, listed, o
 from madamoo.presentation.tables import Cell, Table, Value, number
 
 from . import diagnosis
+from .gallery import gallery
 from .reading import ReadRun, Source
 from .single import front_blocks
 from .words import about_folder
@@ -40,6 +41,7 @@ def page_of(source: Source, own: Sequence[str] = ()) -> Page:
         [
             Section("Summary", intro),
             Section("Gains", found.blocks),
+            Section("Solutions", gallery(source.runs, own)),
             Section("Runs", run_tables(records)),
             Section("Losses", loss_blocks(records)),
             Section("Pareto fronts", fronts(source.runs, own)),

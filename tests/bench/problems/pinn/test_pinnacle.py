@@ -186,5 +186,29 @@ def test_the_report_draws_solution_error_and_residual(tmp_path):
     assert "its checksum does not fit" in make_page([folder])[1][0]
 
 
+def test_the_gallery_shows_the_best_run_of_each_case(tmp_path):
+    errors = {}
+    for lr in (1e-4, 1e-2):
+        config = configure("pinn/poisson5d", lr=lr, epochs=1, **SMALL)
+        errors[lr] = train(config, config.folder(tmp_path))["validation"]["error"]
+    config = configure("pinn/heat2d-multiscale", epochs=1, **SMALL)
+    train(config, config.folder(tmp_path))
+    page, notes = make_page([tmp_path])
+    rows = [block.figures for block in _section(page, "Solutions").blocks[1:]]
+    titles = [[figure.title for figure in row] for row in rows]
+    assert titles[-1][0].startswith("pinn/poisson5d: u at ") and not notes
+    assert [title.split()[0] for title in titles[-1][1:]] == ["Error", "Residual"]
+    assert f"rate {min(errors, key=errors.get):g}, error " in rows[-1][0].caption
+    last = cases.get("heat2d-multiscale").view.fixed[-1]["t"]
+    assert titles[0] == [f"{text} at t = {last:g}" for text in ("pinn/heat2d-multiscale: u", "Error u", "Residual pde")]
+    assert 'class="panels narrow"' in render(page)
+
+    # Someone else's file: named, left out, and the rest of the page is there.
+    for file in tmp_path.rglob(MAPS):
+        file.write_bytes(b"nothing")
+    (block,) = _section(make_page([tmp_path])[0], "Solutions").blocks
+    assert len(block.lines) == len(rows) and "checksum" in block.lines[0]
+
+
 def _section(page, title):
     return next(section for section in page.sections if section.title == title)

@@ -125,7 +125,7 @@ class Pinnacle(Benchmark):
     those at points that are not trained on.
     """
 
-    metrics = (Metric("error", higher_is_better=False, digits=5),)
+    metrics = (Metric("error", higher_is_better=False, digits=5, unsolved=0.9),)  # zero everywhere has the error 1
     source = SOURCE
 
     def __init__(self, name: str) -> None:
@@ -147,9 +147,9 @@ class Pinnacle(Benchmark):
         return Profile(epochs=20, batch=size, lr=1e-3, model="fnn", options={"steps": PAPER_STEPS})
 
     def _cpu(self) -> Profile:
-        size = 512 if self.case.name in HEAVY else 1024
+        size = 256 if self.case.name in HEAVY else 512
         return Profile(
-            epochs=20,
+            epochs=15,
             batch=size,
             lr=3e-3,
             model="fnn:depth=4:width=50",
@@ -159,7 +159,7 @@ class Pinnacle(Benchmark):
                 "4 hidden layers of 50, not 5 of 100",
                 f"{size} points in the domain, not {8192 * self.case.multiplier}; as many fewer on the boundary and at "
                 "the start",
-                "2,000 steps, not 20,000",
+                "1,500 steps, not 20,000",
                 "the learning rate falls to zero along a cosine",
             ),
             options={"steps": CPU_STEPS},
