@@ -86,10 +86,10 @@ class MultiObjectiveTrainer(Trainer):
     ) -> tuple[LossesT, Any]:
         """The losses of a micro-batch, as a dict by name (or a sequence or 1-D tensor), and the model's outputs.
 
-        ``num_items_in_batch`` is the number of labels in all micro-batches of the step. Where it is given, losses are
-        sums over labels divided by it, as in the library's models, and accumulation is exact; a loss that is a mean
-        over the micro-batch has to be divided by ``self.current_gradient_accumulation_steps``. Where it is None, losses
-        are means, and the Trainer divides them; with ``loss_is_scaled_for_ga = False`` in the class, always.
+        ``num_items_in_batch`` is the number of labels in all micro-batches of the step, per process. Where it is given,
+        losses are sums over labels divided by it, as in the library's models, and accumulation is exact; a loss that is
+        a mean over the micro-batch has to be divided by ``self.current_gradient_accumulation_steps``. Where it is None,
+        losses are means, and the Trainer divides them; with ``loss_is_scaled_for_ga = False`` in the class, always.
         """
         raise NotImplementedError(f"{type(self).__name__} must define compute_objectives(model, inputs, ...)")
 
@@ -107,7 +107,7 @@ class MultiObjectiveTrainer(Trainer):
         self.optimizer.train()
         inputs = self._prepare_inputs(inputs)
         with self.compute_loss_context_manager():
-            losses, _ = self.compute_objectives(model, inputs, num_items_in_batch)
+            losses, _ = self._objectives(model, inputs, num_items_in_batch)
         scaled = getattr(self, "loss_is_scaled_for_ga", None)
         if not (num_items_in_batch is not None if scaled is None else scaled):
             losses = divide(losses, self.current_gradient_accumulation_steps)
@@ -122,8 +122,14 @@ class MultiObjectiveTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """The sum of the objectives, for evaluation."""
-        losses, outputs = self.compute_objectives(model, inputs, num_items_in_batch)
+        losses, outputs = self._objectives(model, inputs, num_items_in_batch)
         return (total(losses), outputs) if return_outputs else total(losses)
+
+    def _objectives(self, model: nn.Module, inputs: dict[str, Any], count: Any) -> tuple[LossesT, Any]:
+        """With the number of labels per process: gradients are averaged over processes, which divides by theirs."""
+        if count is not None and self.args.average_tokens_across_devices and self.accelerator.num_processes > 1:
+            count = count / self.accelerator.num_processes
+        return self.compute_objectives(model, inputs, count)
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         if "loss" in logs:
