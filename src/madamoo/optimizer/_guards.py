@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 import weakref
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
 
+from ..gradients import is_divided
 from ..metric import Metric
 from ..solvers import Solver
 from ._options import Options
@@ -68,3 +73,28 @@ def check_gram_of_features(solver: Solver, metric: Metric | None, options: Optio
         )
     if options.rows == "all":
         raise ValueError("gram='features' has no gradients of the trunk by objective: rows must be 'needed', got 'all'")
+
+
+def evaluates_again(optimizer: Optimizer) -> bool:
+    """Whether the optimizer cannot do without a closure, as L-BFGS, which calls it several times per step."""
+    return _needs_closure(type(optimizer).step)
+
+
+@cache
+def _needs_closure(step: Callable[..., Any]) -> bool:
+    closure = inspect.signature(step).parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty
+
+
+def check_engine(optimizer: Optimizer, options: Options, params: Sequence[Tensor], processes: int) -> None:
+    """Refuse what several processes, or sharded parameters, cannot do; the same in all of them."""
+    if processes > 1 and evaluates_again(optimizer):
+        raise ValueError(
+            f"{type(optimizer).__name__} evaluates its closure as often as the loss of its own process says: several "
+            "processes cannot do that together"
+        )
+    if options.gram == "features" and any(map(is_divided, params)):
+        raise ValueError(
+            "gram='features' differentiates trunk and heads by themselves, which sharded parameters do not allow: use "
+            "gram='parameters'"
+        )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -34,7 +32,7 @@ from ..gradients import (
 from ..metric import Metric
 from ..solvers import Solver
 from ._checkpoint import load_state, save_state
-from ._guards import check_gram_of_features, claim, warn_of_coupled_decay
+from ._guards import check_engine, check_gram_of_features, claim, evaluates_again, warn_of_coupled_decay
 from ._options import OptionArguments, Options
 from ._run import RunState
 from ._step import NotFinite, Rooms, Step, trainable
@@ -211,6 +209,7 @@ class MultiObjective(Optimizer):
             vector = self._read_preference(preference, read, before)
             return Batch(read, read_counts(counts, read), vector)
 
+        check_engine(self.optimizer, self.options, params, run.exchange.processes.count)
         agreed = run.exchange.losses(read, (names, count), params, self._settings)
         batch, vector = agreed.losses, agreed.preference
         claim(self.solver, run)
@@ -465,14 +464,3 @@ class MultiObjective(Optimizer):
 
 
 _OPTIONS = frozenset(f.name for f in fields(Options))
-
-
-def evaluates_again(optimizer: Optimizer) -> bool:
-    """Whether the optimizer cannot do without a closure, as L-BFGS, which calls it several times per step."""
-    return _needs_closure(type(optimizer).step)
-
-
-@cache
-def _needs_closure(step: Callable[..., Any]) -> bool:
-    closure = inspect.signature(step).parameters.get("closure")
-    return closure is not None and closure.default is inspect.Parameter.empty
