@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from helpers import Net, adam, same, snapshot, train
 from madamoo import MAdam, MultiObjective, PreferenceMetric, solvers
+from madamoo.metric import EigenBasis
 
 METRIC = {
     "estimator": "diagonal",
@@ -21,6 +22,7 @@ METRIC = {
     "every": 2,
     "dtype": "float64",
     "normalise": True,
+    "basis": EigenBasis(every=2),
 }
 OPTIMIZER = {"head_weights": "lambda", "max_norm": 0.1, "rows": "all", "shared": True}
 # fmt: off

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..checks import check_choice, check_flag, check_fraction, check_integer, check_positive
 from ..direction import Direction
-from ..gradients import Block, Layout
+from ..gradients import Block, Layout, is_divided
 from ._averages import Averages, metric_of, shrink_for
 from ._basis import Bases, BasisName, EigenBasis
 from ._estimators import ESTIMATORS, Estimator, choose
@@ -231,7 +231,7 @@ class PreferenceMetric:
         if measurement.estimator.needs_static:
             if any(self.constant.get(i, weights[i]) != weights[i] for i in present):
                 warnings.warn(
-                    "the weights of a static solver were changed: the averages of d^2 start again", stacklevel=5
+                    "the weights of a static solver were changed: the averages of d^2 start again", stacklevel=7
                 )
                 store, measurement = None, replace(measurement, active=True, restarts=True)
             self._warn_of_missing(weights, present)
@@ -249,7 +249,7 @@ class PreferenceMetric:
         warnings.warn(
             "a batch lacks objectives, and one average of d^2 for constant weights then mixes batches of different "
             "objectives: PreferenceMetric('full') keeps them apart",
-            stacklevel=6,
+            stacklevel=8,
         )
 
     def _measured_blocks(
@@ -259,6 +259,7 @@ class PreferenceMetric:
         blocks: dict[Block, MeasuredBlock] = {}
         new: dict[torch.device, list[Growth]] = {}
         for x in directions:
+            self._check_shards(x.block)
             seen, averages = measurement.estimator.sees(x), store.at(x.block)
             turn = self._bases.turn(seen)
             following, moved = self._bases.after(turn, x.d, self.steps + 1)
@@ -275,6 +276,17 @@ class PreferenceMetric:
                 blocks[block] = replace(blocks[block], after=growth.grown(device))
         return blocks
 
+    def _check_shards(self, block: Block) -> None:
+        if not is_divided(block.params[0]):
+            return
+        if self.basis is not None:
+            raise ValueError("basis='eigen' needs whole matrices, and these are sharded: use basis='identity', or DDP")
+        if self.dtype is torch.float8_e5m2:
+            raise ValueError(
+                "dtype=torch.float8_e5m2 has one exponent for all entries of a tensor, which processes with different "
+                "shards of it would choose differently: use torch.bfloat16"
+            )
+
     def precondition(self, x: Direction, beta: float, measurement: Measured) -> Tensor:
         block = measurement.blocks[x.block]
         seen, averages, labels = block.seen, block.averages, block.labels
@@ -287,7 +299,7 @@ class PreferenceMetric:
         def divide(columns: slice | None) -> Tensor:
             part = d if columns is None else d[columns]
             C = None if curvature is None else curvature(columns)
-            M = metric_of(part, C, x.block.sizes, floor=floor, eps=eps, alpha=self.alpha, ramp=self.ramp, unit=shrink)
+            M = metric_of(part, C, x.block, floor=floor, eps=eps, alpha=self.alpha, ramp=self.ramp, unit=shrink)
             for first in firsts:
                 M[first] = M[first].amax()
             return torch.div(part, M, out=M)

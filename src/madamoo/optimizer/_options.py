@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -12,6 +13,9 @@ from typing_extensions import TypedDict
 
 from ..checks import check_choice, check_positive
 from ..gradients import check_names
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 HeadWeights: TypeAlias = Literal["auto", "lambda"]
 RowsKept: TypeAlias = Literal["needed", "all"]
@@ -27,6 +31,7 @@ class OptionArguments(TypedDict, total=False):
     max_norm: float | None
     rows: RowsKept
     gram: GramOf
+    process_group: ProcessGroup | None
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,7 @@ class Options:
     max_norm: float | None = None
     rows: RowsKept = "needed"
     gram: GramOf = "parameters"
+    process_group: ProcessGroup | None = None
 
     @classmethod
     def read(cls, arguments: OptionArguments, optimizer: Optimizer) -> Options:
@@ -60,6 +66,11 @@ class Options:
         if options.shared is not None:
             given["shared"] = _shared_parameters(given["shared"], optimizer)
         return cls(**given)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Options:
+        group = self.process_group  # nothing to copy
+        given: dict[str, Any] = {k: v if v is group else copy.deepcopy(v, memo) for k, v in vars(self).items()}
+        return Options(**given)
 
     def saved(self) -> dict[str, Any]:
         """Those on which a step depends; a checkpoint made with others is refused."""
