@@ -9,7 +9,7 @@ from ._layout import ALONE, Layout
 from ._losses import Losses, LossesT, check_names, read_losses
 from ._precision import full_precision, read_scale
 from ._rows import Block, HeadRows, Rows, SharedRows, are_same, by_param, spread
-from ._written import Written, foreign
+from ._written import Written, foreign, used_up
 
 __all__ = [
     "ALONE",
@@ -47,4 +47,5 @@ __all__ = [
     "spread",
     "sum_present",
     "unpack",
+    "used_up",
 ]

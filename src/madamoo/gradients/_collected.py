@@ -48,7 +48,7 @@ class Collector:
     def add(self, before: Collected, found: Found, *, opaque: bool, missing: bool) -> Collected:
         """The step with the gradients of one more batch; ``found`` is used up."""
         if opaque and (found.rows or missing):
-            found = found.drop_zeros(self.params, before.layout.reach, missing)
+            found = found.drop_zeros(self.params, before.layout.reach, before.present, missing)
         pack = partial(Layout.pack, apart=self.apart, heads_together=self.heads_together)
         rows, layout = pack(before.layout, found, self.params, self.group_of)
         if not before.rows:

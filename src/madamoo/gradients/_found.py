@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -31,13 +31,15 @@ class Found:
         """The objectives that reach a parameter."""
         return {i for i, row in self.rows.items() if any(g is not None for g in row)}
 
-    def drop_zeros(self, params: Sequence[Tensor], reach: Mapping[Tensor, frozenset[int]], missing: bool) -> Found:
+    def drop_zeros(
+        self, params: Sequence[Tensor], reach: Mapping[Tensor, frozenset[int]], present: Collection[int], missing: bool
+    ) -> Found:
         """Without the gradients that are zero for one parameter while the same pass has found some elsewhere.
 
         Behind an opaque graph that is what an objective that does not reach a parameter looks like. Gradients of
         objectives that are known to ``reach`` the parameter stay. If ``missing``, some objective is not in the batch,
-        and a parameter whose gradients all vanish is taken to be its head, unless one that is there is known to reach
-        it.
+        and a parameter whose gradients all vanish is taken to be its head, unless one that is ``present`` is known to
+        reach it, with a row of its own or in the rest.
         """
         rows = [[*row] for row in (*self.rows.values(), *(() if self.rest is None else (self.rest,)))]
         keys: list[int | None] = [*self.rows, *(() if self.rest is None else (None,))]
@@ -47,7 +49,7 @@ class Found:
         for p, param in enumerate(params):
             known = reach.get(param, frozenset())
             there = [k for k, row in enumerate(rows) if row[p] is not None]
-            is_absent = missing and not known & {*self.rows} and all(zero[k][p] for k in there)
+            is_absent = missing and known.isdisjoint(present) and all(zero[k][p] for k in there)
             for k in there:
                 if zero[k][p] and (is_absent or (alive[k] and keys[k] not in known)):
                     rows[k][p] = None

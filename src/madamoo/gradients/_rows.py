@@ -50,6 +50,11 @@ class Block:
             return parts
         return [torch.empty_like(p, requires_grad=False).copy_(x) for p, x in zip(self.params, parts, strict=True)]
 
+    def holds(self, flat: Tensor) -> bool:
+        """Whether the precision of the parameters has room for all entries; that of half precision ends at 65504."""
+        largest = torch.finfo(self.params[0].dtype).max
+        return torch.finfo(flat.dtype).max <= largest or bool((flat.abs() <= largest).all())
+
     def parts(self) -> Iterator[tuple[Tensor, slice]]:
         """Where each parameter is in the block."""
         start = 0

@@ -18,8 +18,8 @@ class Written:
     vanishes: bool = False  # whether all of them are zero
 
     def write(self, param: Tensor, gradient: Tensor) -> None:
-        setattr(gradient, _MARK, True)
         param.grad = gradient
+        _mark(gradient)
         self.versions[gradient] = gradient._version
 
     def was_cleared(self, params: Sequence[Tensor]) -> bool:
@@ -32,6 +32,18 @@ class Written:
         return any(g._version != self.versions.get(g) for g in gradients)
 
 
+def used_up(params: Iterable[Tensor]) -> None:
+    """A step was taken: whatever stands in ``.grad``, whoever made or changed it, is of no further use."""
+    for param in params:
+        if param.grad is not None:
+            _mark(param.grad)
+
+
 def foreign(params: Iterable[Tensor]) -> bool:
-    """Whether some gradient is not of our making, and not zero."""
-    return any(p.grad is not None and not hasattr(p.grad, _MARK) and bool(p.grad.any()) for p in params)
+    """Whether some gradient is not zero, and neither of our making nor used up: made or added to since."""
+    found = [p.grad for p in params if p.grad is not None]
+    return any(getattr(g, _MARK, None) != g._version and bool(g.any()) for g in found)
+
+
+def _mark(gradient: Tensor) -> None:
+    setattr(gradient, _MARK, gradient._version)

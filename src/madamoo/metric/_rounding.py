@@ -32,7 +32,10 @@ def decayed(row: Tensor, scale: float, decay: float, product: Product, bits: Ten
     if scale < least:
         x.mul_(scale / unit)
         scale = unit
-    x.addcmul_(a, b, value=c / scale)
+    if row.dtype is not torch.float8_e5m2:
+        x.addcmul_(a, b, value=c / scale)
+    else:
+        x.add_((a * b).mul_(c), alpha=1.0 / scale)  # in this order: neither c / scale nor a c / scale need be finite
     if bits is None:
         return scale
     if row.dtype is torch.float8_e5m2:

@@ -41,11 +41,13 @@ class Groups:
     A group is one row of a tensor (all entries with one index in dimension 0: the inputs of a neuron, the filter of a
     channel, the vector of a token), or as many neighbouring rows as it takes to have ``SHARE`` coordinates for each of
     the C (C + 1) / 2 pairs of objectives. The rows of a vector (bias, norm) are its entries. No group spans tensors.
+    With ``whole``, a group is a tensor.
     """
 
-    def __init__(self, params: Sequence[Tensor], count: int) -> None:
+    def __init__(self, params: Sequence[Tensor], count: int, whole: bool = False) -> None:
         self.count = count
-        self.layout = [_group(p, SHARE * count * (count + 1) // 2) for p in params]  # entries, groups, their entries
+        least = [p.numel() if whole else SHARE * count * (count + 1) // 2 for p in params]
+        self.layout = [_group(p, n) for p, n in zip(params, least, strict=True)]  # entries, groups, their entries
         self.total = sum(groups for _, groups, _ in self.layout)
         self._runs = _merge(self.layout)
         self._sizes: Tensor | None = None
@@ -104,9 +106,11 @@ def _merge(layout: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]
 class SeparableAverages(Averages):
     """``scale * v`` per coordinate, S [len(pairs), groups], T [groups].
 
-    S_ij of a pair that is not measured, because the batch lacks it, rests.
+    S_ij of a pair that is not measured, because the batch lacks it, rests. In a rotated basis a group is a tensor: its
+    Gram matrix is the same in every basis, which spares the rotation of all rows.
     """
 
+    rotates_rows = False
     scale: float = 1.0
     v: Tensor | None = None  # [entries of all parameters]
     S: Tensor | None = None
@@ -194,7 +198,7 @@ class SeparableAverages(Averages):
 
     def _groups(self, count: int) -> Groups:
         if self.groups is None:
-            self.groups = Groups(self.block.params, count)
+            self.groups = Groups(self.block.params, count, self.turned)
         return self.groups
 
     def grown(
@@ -203,7 +207,7 @@ class SeparableAverages(Averages):
         missing = self.missing(measured)
         if not missing:
             return self
-        groups = Groups(self.block.params, count) if self.groups is None else self.groups
+        groups = Groups(self.block.params, count, self.turned) if self.groups is None else self.groups
         v, T = self.v, self.T
         if v is None:
             v = torch.zeros(self.block.entries, dtype=self.dtype or dtype, device=device)
@@ -220,22 +224,8 @@ class SeparableAverages(Averages):
         )
 
     def reorder(self, places: Tensor) -> None:
-        """S_ij goes with the coordinates as u = v / T says: what of it is in a group moves to where they move."""
-        if self.v is None or self.S is None or self.T is None or self.groups is None:
-            return
-        group, v = 0, self.v.to(self.T.dtype)
-        for (_, part), (_, groups, size) in zip(self.block.parts(), self.groups.layout, strict=True):
-            here, of = slice(group, group + groups), torch.arange(part.stop - part.start, device=v.device) // size
-            group += groups
-            was = of[places[part] - part.start]
-            if torch.equal(was, of):
-                continue
-            total = self.T.new_zeros(groups).index_add_(0, of, v[part])
-            number = self.T.new_zeros(groups).index_add_(0, of, torch.ones_like(v[part]))
-            share = torch.where(total[of] > 0, v[part] / total[of], 1.0 / number[of])[places[part] - part.start]
-            moves = self.T.new_zeros(groups * groups).index_add_(0, of * groups + was, share).view(groups, groups)
-            self.S[:, here], self.T[here] = self.S[:, here] @ moves.T, moves @ self.T[here]
-        self.v = chosen(self.v, places)
+        if self.v is not None:
+            self.v = chosen(self.v, places)
 
     @property
     def age(self) -> Any:
@@ -263,7 +253,7 @@ class SeparableAverages(Averages):
                 v=v,
                 S=S,
                 T=T,
-                groups=None if count is None else Groups(block.params, count),
+                groups=None if count is None else Groups(block.params, count, self.turned),
             )
             for block, pairs, v, S, T in zip(blocks, self._pairs_by_param(), vs, Ss, Ts, strict=True)
         ]
@@ -280,7 +270,7 @@ class SeparableAverages(Averages):
         v = torch.cat([self.v, *(a.v for a in others if a.v is not None)])
         S = torch.cat([self.S, *(a.S for a in others if a.S is not None)], dim=1)
         T = torch.cat([self.T, *(a.T for a in others if a.T is not None)])
-        return replace(self, **joined, v=v, S=S, T=T, groups=Groups(block.params, self.groups.count))
+        return replace(self, **joined, v=v, S=S, T=T, groups=Groups(block.params, self.groups.count, self.turned))
 
     def state_dict(self) -> dict[str, Any]:
         assert self.v is not None and self.S is not None and self.T is not None and self.groups is not None
@@ -298,7 +288,7 @@ class SeparableAverages(Averages):
         for key in ("v", "S", "T", "pairs", "n", "scale", "count"):
             if key not in state:
                 raise ValueError(f"lack {key!r}")
-        shape, groups = tuple(self.block.params[0].shape), Groups(self.block.params, state["count"]).total
+        shape, groups = tuple(self.block.params[0].shape), Groups(self.block.params, state["count"], self.turned).total
         if tuple(state["v"].shape) != shape:
             raise ValueError(f"have shape {tuple(state['v'].shape)}; the parameter has shape {shape}")
         S, pairs = state["S"], len(state["pairs"])
@@ -315,7 +305,7 @@ class SeparableAverages(Averages):
         self.S, self.T = (state[key].to(device=param.device, dtype=dtype, copy=True) for key in ("S", "T"))
         self.pairs = [(int(i), int(j)) for i, j in state["pairs"]]
         self.n, self.scale = [*state["n"]], float(state["scale"])
-        self.groups = Groups(self.block.params, state["count"])
+        self.groups = Groups(self.block.params, state["count"], self.turned)
 
 
 def _over(S: Tensor, T: Tensor) -> Tensor:

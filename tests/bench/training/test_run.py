@@ -427,6 +427,8 @@ def test_a_record_tells_all_that_identifies_a_run_and_its_costs_apart(tmp_path):
     assert cost["seconds"] > 0 and cost["state_bytes"] >= 2 * 4 * record["parameters"]
     assert [second for second, _ in cost["curve"]] == sorted(second for second, _ in cost["curve"])
     assert cost["clock"] == "processor"
+    epochs, _ = read_rows(tmp_path / "epochs.jsonl")
+    assert cost["training"] == [[e["step"], e["seconds"], sum(e["train_losses"]) / 2] for e in epochs]
     assert set(record["metrics"]) == {"error", "right"}
 
 

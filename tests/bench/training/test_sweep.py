@@ -7,7 +7,6 @@ import os
 import signal
 import time
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from madamoo.bench.runs._files import write_record
 from madamoo.bench.runs._folder import Busy, RunFolder
 from madamoo.bench.runs._records import collect
 from madamoo.bench.training import train
-from madamoo.bench.training._sweep import at_best_rates, grid, is_busy, plan, sweep
+from madamoo.bench.training._sweep import grid, is_busy, plan, sweep
 
 TOY = toy_benchmark.__file__
 
@@ -85,29 +84,6 @@ def test_expected_time_is_that_of_the_most_similar_runs(tmp_path):
     missing = [configure(TOY, solver="uw", epochs=6), configure(TOY, solver="cagrad", epochs=1)]
     assert plan(missing, tmp_path).seconds == pytest.approx(6 * alike + anything)
     assert plan([configure("digits")], tmp_path).seconds is None
-
-
-def test_best_rates_are_those_of_each_solver_and_optimizer_by_validation_data():
-    configs = grid(TOY, solvers=["ls", "uw"], optimizers=["adam", "madam"], seeds=[0, 1], rates=[1e-3, 1e-2, 1e-1])
-    errors = {  # test errors say the opposite; uw with madam was not tried
-        ("ls", "adam"): (3.0, 1.0, 2.0),
-        ("ls", "madam"): (1.0, 1.0, 2.0),
-        ("uw", "adam"): (3.0, None, 2.0),
-    }
-    tried = []
-    for (solver, optimizer), values in errors.items():
-        for lr, error in zip((1e-3, 1e-2, 1e-1), values, strict=True):
-            config = asdict(configure(TOY, solver=solver, optimizer=optimizer, lr=lr))
-            found = None if error is None else {"error": error, "right": 0.0}
-            test = None if error is None else {"error": -error, "right": 0.0}
-            status = "diverged" if error is None else "finished"
-            tried.append({"config": config, "status": status, "validation": found, "metrics": test})
-    rest = [config for config in configs if config.seed == 1]
-    assert [(c.solver, c.optimizer, c.lr) for c in at_best_rates(rest, tried)] == [
-        ("ls", "madam", 1e-3),
-        ("ls", "adam", 1e-2),
-        ("uw", "adam", 1e-1),
-    ]
 
 
 FAILING = """

@@ -14,9 +14,13 @@ Row = Mapping[str, Any]
 
 NOTE = (
     "{split} data: mean ± standard deviation over the same seeds in a line. {mark} the better of Adam and MAdam. "
-    "MAdam - Adam: paired by seed, with its 95 % t-interval. "
-    "Time: seconds to the common validation loss, MAdam / Adam."
+    "MAdam - Adam: paired by seed, with its 95 % t-interval."
 )
+TRAINING = (
+    "Train loss: of the last epoch, mean over seeds, Adam -> MAdam. "
+    "Steps, seconds: to the highest final training loss of the seed's compared runs, as a part of Adam's."
+)
+TIME = "Time: seconds to the common validation loss, MAdam / Adam."
 MARKS = {"text": "*:", "markdown": "Bold:", "latex": "Bold:"}
 
 
@@ -86,20 +90,22 @@ def _block(rows: list[Row], of: str, line: str) -> list[Table]:
         f"{MADAM} - {ADAM}": lambda row: Cell(_difference(row)),
         "paper": lambda row: Cell(_paper(row)),
         "lr": lambda row: Cell(_rates(row)),
-        "time": lambda row: Cell(_time(row)),
+        "train loss": lambda row: Cell(_train_losses(row)),
+        "steps": lambda row: Cell(_over_adam(row, "madam", "steps")),
+        "seconds": lambda row: Cell(_over_adam(row, "madam", "seconds")),
+        "time": lambda row: Cell("" if row["training"] else _time(row)),
         "seeds": lambda row: Cell(str(len(row["seeds"]))),
     }
     tables = [_table(title, columns, [row for row in rows if any(row[name] is not None for name in OPTIMIZERS)])]
-    others: list[Row] = [
-        {**found, line: row[line], "optimizer": name, "digits": row["digits"]}
-        for row in rows
-        for name, found in row["others"].items()
-    ]
+    others: list[Row] = [{**row, **found, "optimizer": name} for row in rows for name, found in row["others"].items()]
     columns = {
         line: lambda row: Cell(row[line]),
         "optimizer": lambda row: Cell(row["optimizer"]),
         "result": lambda row: Cell(plus_minus(row["mean"], row["deviation"], row["digits"])),
         "lr": lambda row: Cell(rate_text(row["lr"])),
+        "train loss": lambda row: Cell(_loss(row["training"].get(row["optimizer"]))),
+        "steps": lambda row: Cell(_over_adam(row, row["optimizer"], "steps")),
+        "seconds": lambda row: Cell(_over_adam(row, row["optimizer"], "seconds")),
         "seeds": lambda row: Cell(str(len(row["per_seed"]))),
     }
     tables.append(_table(f"{title}; other optimizers", columns, others))
@@ -143,6 +149,23 @@ def _rates(row: Row) -> str:
     return rates[0] if len(set(rates) - {"-"}) == 1 and rates[0] != "-" else "/".join(rates)
 
 
+def _train_losses(row: Row) -> str:
+    adam, madam = (_loss(row["training"].get(name)) for name in ("adam", "madam"))
+    return f"{adam} -> {madam}" if adam and madam else adam or madam
+
+
+def _loss(found: Mapping[str, float] | None) -> str:
+    return "" if found is None or found["loss"] is None else f"{found['loss']:.3g}"
+
+
+def _over_adam(row: Row, optimizer: str, what: str) -> str:
+    """The cost of getting to the target, as a part of Adam's."""
+    adam, other = (row["training"].get(name, {}).get(what) for name in ("adam", optimizer))
+    if not adam or other is None or not math.isfinite(adam):
+        return ""
+    return f"{other / adam:.2f}" if math.isfinite(other) else "never"
+
+
 def _time(row: Row) -> str:
     adam, madam = (row["seconds_to_target"].get(name) for name in ("adam", "madam"))
     return f"{madam / adam:.2f}" if adam and madam and math.isfinite(adam + madam) else ""
@@ -150,6 +173,10 @@ def _time(row: Row) -> str:
 
 def _notes(rows: Sequence[Row], mark: str) -> list[str]:
     notes = [NOTE.format(mark=mark, split=rows[0].get("split", "test").capitalize())]
+    if any(row["training"] for row in rows):
+        notes.append(TRAINING)
+    if any(_time(row) and not row["training"] for row in rows):
+        notes.append(TIME)
     if any(len({row["lr"][name] for name in OPTIMIZERS} - {None}) > 1 for row in rows):
         notes.append(f"lr: {'/'.join(OPTIMIZERS.values())}, where they differ.")
     borrowed = dict.fromkeys(r["paper"]["of"] for r in rows if r["paper"] and r["paper"]["of"] != r["benchmark"])

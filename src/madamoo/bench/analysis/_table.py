@@ -10,13 +10,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, TypeVar
 
 from ..problems import Benchmark, Metric
 from ..runs import Record, Say, canonical, to_stderr
 from ..training import is_static, metrics_of
 from . import _paper
 
+K = TypeVar("K", float, tuple[float, str])
 Seeds = dict[int, Record]  # the runs of one optimizer at one learning rate
 Runs = dict[str, dict[float, Seeds]]  # by optimizer and learning rate
 
@@ -56,7 +57,7 @@ def rows(
     if split not in SPLITS:
         raise ValueError(f"split must be test or validation, got {split!r}")
     mine = [record for record in records if record["config"]["benchmark"] == (name or benchmark.name)]
-    mine = [record for record in mine if _has_metrics(record, benchmark, say)]
+    mine = [record for record in mine if has_metrics(record, benchmark, say)]
     kept, setting = _one_setting(mine, profile, schedule, model)
     by_solver: dict[str, Runs] = {}
     for record in kept:
@@ -72,7 +73,7 @@ def rows(
         runs, metrics = by_solver[solver], metrics_of(benchmark, solver)
         rates = {
             "equal": dict.fromkeys(runs, lr if lr is not None else _common_rate(runs, own)),
-            "best": {optimizer: _best_rate(runs[optimizer], metrics[0]) for optimizer in runs},
+            "best": {optimizer: best_rate(runs[optimizer], metrics[0]) for optimizer in runs},
         }
         for metric in metrics:
             for rate in RATES:
@@ -121,6 +122,7 @@ def _row(runs: Runs, rates: Mapping[str, float], solver: str, metric: Metric, da
         "target": target,
         "seconds": _over(everyone, lambda record: _cost(record, "seconds"), fmean),
         "seconds_to_target": _over(everyone, lambda record: _seconds_to(record, target), fmean),
+        "training": _training(used, everyone),
         "peak_memory_bytes": _over(everyone, lambda record: _cost(record, "peak_memory_bytes"), max),
         "state_bytes": _over(everyone, lambda record: _cost(record, "state_bytes"), max),
         "diverged": {
@@ -130,7 +132,7 @@ def _row(runs: Runs, rates: Mapping[str, float], solver: str, metric: Metric, da
     }
 
 
-def _has_metrics(record: Record, benchmark: Benchmark, say: Say) -> bool:
+def has_metrics(record: Record, benchmark: Benchmark, say: Say) -> bool:
     """Whether a run has all that is reported of it; one that lacks a metric is named and left out."""
     if record["status"] == "diverged":
         return True
@@ -176,12 +178,12 @@ def _common_rate(runs: Runs, own: float | None) -> float:
     return max({lr for rates in pair for lr in rates}, key=merit)
 
 
-def _best_rate(rates: Mapping[float, Seeds], primary: Metric) -> float:
+def best_rate(rates: Mapping[K, Seeds], primary: Metric) -> K:
     """The rate with the best mean on validation data, of those with the full number of seeds; the lowest of equals."""
     full = max(map(len, rates.values()))
     sign = -1.0 if primary.higher_is_better else 1.0
 
-    def badness(lr: float) -> tuple[float, float]:
+    def badness(lr: K) -> tuple[float, K]:
         return sign * fmean(_values(rates[lr], primary, "validation").values()), lr
 
     return min((lr for lr in rates if len(rates[lr]) == full), key=badness)
@@ -265,6 +267,43 @@ def _seconds_to(record: Record, target: float | None) -> float | None:
         return None
     curve = _cost(record, "curve") or []
     return next((seconds for seconds, loss in curve if loss is not None and loss <= target), math.inf)
+
+
+def _training(used: Mapping[str, Seeds], everyone: Mapping[str, Seeds]) -> dict[str, dict[str, float | None]]:
+    """Of each optimizer: its final training loss, and the steps and seconds until the target of each seed.
+
+    The target is the highest training loss at which a compared run of the same seed ended: every one of them that did
+    not diverge reaches it. Means over seeds; infinite if a run never gets there.
+    """
+    targets = {}
+    for seed in {seed for seeds in used.values() for seed in seeds}:
+        ended = [seeds[seed] for seeds in used.values() if seeds[seed]["status"] == "finished"]
+        losses = [loss for record in ended if (loss := _final_loss(record)) is not None]
+        if losses and len(losses) == len(ended):
+            targets[seed] = max(losses)
+    found = {}
+    for optimizer, seeds in everyone.items():
+        common = [(seeds[seed], target) for seed, target in targets.items() if seed in seeds]
+        if common:
+            reached = [_reached(record, target) for record, target in common]
+            losses = [loss for record, _ in common if (loss := _final_loss(record)) is not None]
+            found[optimizer] = {
+                "loss": _mean(losses),
+                "steps": fmean(steps for steps, _ in reached),
+                "seconds": fmean(seconds for _, seconds in reached),
+            }
+    return found
+
+
+def _final_loss(record: Record) -> float | None:
+    points = _cost(record, "training")
+    return points[-1][2] if points else None
+
+
+def _reached(record: Record, target: float) -> tuple[float, float]:
+    """Steps and seconds of training until the end of the first epoch whose training loss is at ``target`` or below."""
+    points = _cost(record, "training") or []
+    return next(((n, t) for n, t, loss in points if loss is not None and loss <= target), (math.inf, math.inf))
 
 
 def _cost(record: Record, name: str) -> Any:

@@ -7,8 +7,9 @@ from ._diagnosis import attach
 from ._fronts import FrontTraining
 from ._loop import Training
 from ._methods import METHODS, front_of, metrics_of, solver_of
+from ._predict import predict
 from ._run import train
-from ._sweep import ENGINES, at_best_rates, grid, is_busy, plan, records_of, sweep
+from ._sweep import ENGINES, grid, is_busy, plan, sweep
 from ._workers import cores, gather, workers
 
 __all__ = [
@@ -17,7 +18,6 @@ __all__ = [
     "OPTIMIZERS",
     "FrontTraining",
     "Training",
-    "at_best_rates",
     "attach",
     "available_solvers",
     "choose_device",
@@ -30,8 +30,8 @@ __all__ = [
     "is_static",
     "metrics_of",
     "plan",
+    "predict",
     "problem_of",
-    "records_of",
     "reductions",
     "solver_of",
     "sweep",

@@ -12,7 +12,7 @@ from madamoo.solvers import Solver
 
 from ..problems import Benchmark, Evaluation, Profile, build_model
 from ..runs import Config
-from ._contenders import build_optimizer, build_solver
+from ._contenders import build_optimizer, build_solver, hidden_matrices
 from ._cost import clock
 from ._schedules import build_schedule
 from ._weights import WeightLog
@@ -34,6 +34,7 @@ class Training:
         self.optimizer = build_optimizer(
             config.optimizer,
             self.parameter_groups(),
+            hidden=hidden_matrices(self.model),
             lr=config.lr,
             solver=self.build_solver(),
             seed=config.seed,
@@ -172,6 +173,11 @@ class Training:
             return self.benchmark.evaluate(self.model, self.data, split, self.config.batch)
         finally:
             self.model.train()
+
+    def maps(self) -> list[dict[str, Any]]:
+        """What the benchmark shows of the trained model."""
+        self.model.eval()
+        return self.benchmark.maps(self.model, self.data, self.config.batch)
 
 
 def _check_progress(state: dict[str, Any], epochs: int, steps: int) -> None:

@@ -132,8 +132,7 @@ def train(
             _run(training, files, save, checkpoint_every, report)
             record |= _outcome(training, place)
             if record["status"] == "finished":
-                training.model.eval()
-                files.write_maps(benchmark.maps(training.model, training.data, config.batch))
+                files.write_maps(training.maps())
         save()
         files.write(record)
         if not keep_checkpoint:
@@ -208,8 +207,14 @@ def _outcome(training: Training, device: torch.device) -> dict[str, Any]:
             "peak_memory_bytes": peak_memory(device),
             "state_bytes": diagnostics.state_bytes(training.optimizer.state_dict()),
             "curve": [[row["seconds"], row["validation_loss"]] for row in training.epochs],
+            "training": [[row["step"], row["seconds"], _whole_mean(row["train_losses"])] for row in training.epochs],
         },
     }
+
+
+def _whole_mean(values: list[float | None]) -> float | None:
+    """None if one is."""
+    return None if None in values else _mean(values)
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -15,11 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..problems import get
-from ..runs import Busy, Config, Record, RunFolder, canonical, identity, parse, read_records
+from ..runs import Busy, Config, RunFolder, canonical, identity, parse, read_records
 from ._configure import configure
-from ._contenders import ALONE, is_static
-from ._methods import metrics_of
+from ._contenders import balances_alone, is_static
 from ._run import train
 from ._workers import cores, workers
 
@@ -50,28 +47,10 @@ def grid(
         name, _ = parse(optimizer)
         if name == "marginal" and is_static(solver):
             continue
-        if name in ALONE and canonical(solver) != "ls":
+        if balances_alone(optimizer) and canonical(solver) != "ls":
             continue
         found.append(configure(benchmark, solver=solver, optimizer=optimizer, seed=seed, lr=lr, **sizes))
     return list(dict.fromkeys(found))
-
-
-def at_best_rates(configs: Sequence[Config], tried: Sequence[Record]) -> list[Config]:
-    """Those of a grid that have the best rate, by validation metric, of the runs tried with their benchmark and pair.
-
-    A run that diverged is worse than any other; of equals the lowest rate counts.
-    """
-    worth: dict[tuple[str, ...], dict[float, float]] = {}
-    for record in tried:
-        config = record["config"]
-        metric = metrics_of(get(config["benchmark"]), config["solver"])[0]
-        value = math.inf
-        if record["status"] == "finished":
-            value = record["validation"][metric.name] * (-1.0 if metric.higher_is_better else 1.0)
-        pair = (config["benchmark"], canonical(config["solver"]), canonical(config["optimizer"]))
-        worth.setdefault(pair, {})[config["lr"]] = value
-    best = {pair: min(rates, key=lambda lr: (rates[lr], lr)) for pair, rates in worth.items()}
-    return [c for c in configs if best.get((c.benchmark, c.solver, c.optimizer)) == c.lr]
 
 
 @dataclass(frozen=True)
@@ -81,12 +60,6 @@ class Plan:
     missing: list[Config]
     done: int
     seconds: float | None  # expected for what is missing, on one core; None where nothing is known yet
-
-
-def records_of(configs: Sequence[Config], root: Path) -> list[Record]:
-    """The records of these runs, of those below ``root``."""
-    wanted = {identity(asdict(config)) for config in configs}
-    return [record for record in read_records(root) if identity(record["config"]) in wanted]
 
 
 def plan(configs: Sequence[Config], root: Path) -> Plan:
