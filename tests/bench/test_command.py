@@ -249,6 +249,8 @@ def test_sweep_tunes_rates_on_a_few_seeds_and_runs_the_others_at_the_best(tmp_pa
     table = call("table", TOY, "--results", tmp_path / "out", "--format", "json")
     row = next(r for r in json.loads(table.stdout) if r["primary"] and r["rate"] == "best")
     assert row["seeds"] == [5, 6, 7, 8]
+    two = call("sweep", f"digits,{TOY}", *command[2:], "--dry-run").stderr
+    assert "24 runs, 12 done, 12 to do" in two, "several benchmarks make one sweep"
 
 
 def test_sweep_leaves_runs_to_the_process_that_does_them(tmp_path):

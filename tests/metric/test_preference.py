@@ -8,7 +8,7 @@ import torch
 
 from given_rows import averages, both_ways, build, draw, start
 from madamoo import MAdam, MultiObjective, PreferenceMetric, solvers
-from madamoo.metric import ESTIMATORS
+from madamoo.metric import ESTIMATORS, EigenBasis
 
 RESTLESS = [e for e in ESTIMATORS if e != "collapsed"]  # those that allow weights to change
 
@@ -258,10 +258,12 @@ def test_options_are_shown():
         "dtype": "bfloat16",
         "normalise": True,
     }
-    metric = PreferenceMetric(**chosen, seed=4)
-    assert metric.options() == chosen and metric.needs_rows(static=True)
-    again = eval(repr(metric), {"PreferenceMetric": PreferenceMetric})
-    assert again.options() == chosen and again.seed == 4
+    basis = EigenBasis(every=7, beta=0.5)
+    for given, shown in (("identity", "identity"), (basis, basis.options())):
+        metric = PreferenceMetric(**chosen, seed=4, basis=given)
+        assert metric.options() == {**chosen, "basis": shown} and metric.needs_rows(static=True)
+        again = eval(repr(metric), {"PreferenceMetric": PreferenceMetric, "EigenBasis": EigenBasis})
+        assert again.options() == metric.options() and again.seed == 4
     assert not PreferenceMetric("marginal").needs_rows(static=False)
 
 

@@ -74,6 +74,10 @@ class Averages(ABC):
         """These with an average of zero for each pair that is new, of ``count`` objectives."""
 
     @abstractmethod
+    def reorder(self, places: Tensor) -> None:
+        """The same averages with the coordinates in another order: k has been at ``places[k]`` so far."""
+
+    @abstractmethod
     def tensors(self) -> list[Tensor]:
         """All that takes memory."""
 

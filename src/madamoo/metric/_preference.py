@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ..direction import Direction
 from ..gradients import Block, Layout
 from ._averages import Averages, metric_of, shrink_for
+from ._basis import Bases, BasisName, EigenBasis
 from ._estimators import ESTIMATORS, Estimator, choose
 from ._measured import Measured, MeasuredBlock, norms_of
 from ._memory import Growth, check_memory
@@ -66,6 +67,10 @@ class PreferenceMetric:
             stand for lambda_i; d stays the same. The size of a gradient, which moves fast and which many solvers
             answer with lambda, is then that of this step, and only its shape an average. An objective whose own
             gradient is not computed in a step keeps the norm that it had when it last was.
+        basis: in which the averages are kept. ``"identity"``: that of the parameters. ``"eigen"``: for each matrix the
+            eigenvectors of the running averages of D D' and D' D, D its direction; an :class:`EigenBasis` has further
+            options. Vectors, and all parameters under weights that differ from coordinate to coordinate (GradDrop),
+            keep their own.
 
     The paper's plain form is ``PreferenceMetric("pair", eps=1e-8, ramp="paper", bias_correction=False, floor=False)``.
     """
@@ -84,6 +89,7 @@ class PreferenceMetric:
         seed: int = 0,
         total_steps: int | None = None,
         normalise: bool = False,
+        basis: BasisName | EigenBasis = "identity",
     ) -> None:
         if not isinstance(estimator, Estimator) and estimator != "auto" and estimator not in ESTIMATORS:
             known = ", ".join(("auto", *ESTIMATORS))
@@ -96,6 +102,8 @@ class PreferenceMetric:
             raise ValueError(f"ramp must be one of {', '.join(RAMPS)}, got {ramp!r}")
         if not 1 <= every < float("inf") or every != int(every):
             raise ValueError(f"every must be a whole number of steps, at least 1, got {every!r}")
+        if basis not in ("identity", "eigen") and not isinstance(basis, EigenBasis):
+            raise ValueError(f"basis must be 'identity', 'eigen' or an EigenBasis, got {basis!r}")
         given, dtype = dtype, getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(map(str, DTYPES))}, got {given!r}")
@@ -110,6 +118,7 @@ class PreferenceMetric:
         self.dtype: torch.dtype | None = dtype
         self.seed = seed
         self.normalise = normalise
+        self.basis: EigenBasis | None = EigenBasis() if basis == "eigen" else None if basis == "identity" else basis
 
         self.steps = 0
         self.wait = 0  # steps until the averages are updated again
@@ -120,10 +129,12 @@ class PreferenceMetric:
         self._used: Estimator | None = None  # once the first step has been taken
         self._given = estimator if isinstance(estimator, Estimator) else None
         self._store: Store | None = None
+        self._bases = Bases(self.basis)
         self._warned = False
 
     def __repr__(self) -> str:
-        shown = (f"{name}={value!r}" for name, value in {**self.options(), "seed": self.seed}.items())
+        options = {**self.options(), "basis": self.basis or "identity", "seed": self.seed}
+        shown = (f"{name}={value!r}" for name, value in options.items())
         return f"PreferenceMetric({', '.join(shown)})"
 
     def options(self) -> dict[str, Any]:
@@ -138,6 +149,7 @@ class PreferenceMetric:
             "every": self.every,
             "dtype": None if self.dtype is None else str(self.dtype).removeprefix("torch."),
             "normalise": self.normalise,
+            "basis": "identity" if self.basis is None else self.basis.options(),
         }
 
     @property
@@ -175,14 +187,6 @@ class PreferenceMetric:
         if self.dtype is None or self.rounds:
             return torch.promote_types(param.dtype, torch.float32)
         return self.dtype
-
-    def rotate(self, x: Direction) -> Direction:
-        """The direction in the basis in which the averages are kept; here, the parameter's own."""
-        return x
-
-    def rotate_back(self, block: Block, out: Tensor) -> Tensor:
-        """What :meth:`rotate` has turned, back in the basis of the parameters."""
-        return out
 
     def measure(self, count: int, *, static: bool) -> Measured:
         estimator = self.resolve(static=static, count=count)
@@ -244,9 +248,12 @@ class PreferenceMetric:
         blocks: dict[Block, MeasuredBlock] = {}
         new: dict[torch.device, list[Growth]] = {}
         for x in directions:
-            seen, averages = measurement.estimator.sees(self.rotate(x)), store.at(x.block)
+            seen, averages = measurement.estimator.sees(x), store.at(x.block)
+            turn = self._bases.turn(seen)
+            following, moved = self._bases.after(turn, x.d, self.steps + 1)
+            seen = turn.see(seen)
             labels = measurement.estimator.labels(seen, measurement.drawn) if measurement.active else []
-            blocks[x.block] = MeasuredBlock(averages, averages, seen, labels)
+            blocks[x.block] = MeasuredBlock(averages, averages, seen, labels, turn, following, moved)
             if missing := averages.missing(labels):
                 growth = Growth(averages, missing, len(seen.weights), seen.d.dtype)
                 new.setdefault(x.d.device, []).append(growth)
@@ -270,23 +277,30 @@ class PreferenceMetric:
             part = d if columns is None else d[columns]
             C = None if curvature is None else curvature(columns)
             M = metric_of(part, C, x.block.sizes, floor=floor, eps=eps, alpha=self.alpha, ramp=self.ramp, unit=shrink)
+            for first in firsts:
+                M[first] = M[first].amax()
             return torch.div(part, M, out=M)
 
-        if len(d) <= PIECE or self.alpha < 1.0:  # the ramp-up asks for the largest root of a tensor
-            return self.rotate_back(x.block, divide(None))
+        firsts = block.turn.first_parts()
+        if len(d) <= PIECE or self.alpha < 1.0 or firsts:  # these ask for the largest root of a tensor
+            return block.turn.rotate_back(divide(None))
         out = torch.empty_like(d)
         for start in range(0, len(d), PIECE):
             columns = slice(start, start + PIECE)
             out[columns] = divide(columns)
-        return self.rotate_back(x.block, out)
+        return block.turn.rotate_back(out)
 
     def curvature(self, x: Direction, beta: float, measurement: Measured) -> Tensor | None:
-        """C_lambda for one block, before floor, eps and ramp-up; None if there is no average yet."""
+        """C_lambda for one block, before floor, eps and ramp-up, in the averages' basis; None if there is none yet."""
         block = measurement.blocks[x.block]
         curvature = block.averages.curvature(
             block.seen, block.labels, beta**self.every, measurement.norms, self.bias_correction
         )
         return None if curvature is None else curvature(None)
+
+    def in_basis(self, block: Block, rows: Tensor, measurement: Measured) -> Tensor:
+        """Rows [..., entries] of a block in the basis of its averages in this step."""
+        return measurement.blocks[block].turn.rotate(rows)
 
     def commit(
         self,
@@ -297,10 +311,14 @@ class PreferenceMetric:
     ) -> None:
         store = measurement.store
         assert store is not None
-        for x, beta in directions if measurement.active else ():
+        for x, beta in directions:
             block = measurement.blocks[x.block]
-            store.put(block.after)
-            block.after.update(block.seen, block.labels, beta**self.every, measurement.norms, self.noise)
+            if measurement.active:
+                store.put(block.after)
+                block.after.update(block.seen, block.labels, beta**self.every, measurement.norms, self.noise)
+            if block.moved is not None:
+                block.after.reorder(block.moved)
+            self._bases.keep(block.next)
         self._store, self._used = store, measurement.estimator
         self.steps += 1
         self.wait = (self.every if measurement.active else self.wait) - 1
@@ -344,7 +362,7 @@ class PreferenceMetric:
                         1 if estimator.of_direction else count,
                         self.compute_dtype(p),
                     )
-                    total += size.bytes()
+                    total += size.bytes() + self._bases.bytes(p, self.compute_dtype(p))
         return total
 
     def state_dict(self, params: Sequence[Tensor]) -> dict[str, Any]:
@@ -359,6 +377,7 @@ class PreferenceMetric:
             "estimator": self.used,
             "constant": dict(self.constant),
             "averages": averages,
+            "bases": self._bases.state_dict(params),
             **({"norms": dict(self.norms)} if self.normalise else {}),
             **({"noise": self.noise.get_state()} if self.rounds else {}),
         }
@@ -376,13 +395,14 @@ class PreferenceMetric:
         self, state: dict[str, Any], params: Sequence[Tensor], count: int | None, *, static: bool
     ) -> None:
         """Raise if ``state`` lacks a piece, does not fit the parameters, or was made with another estimator."""
-        for key in ("steps", "wait", "generator", "estimator", "constant", "averages"):
+        for key in ("steps", "wait", "generator", "estimator", "constant", "averages", "bases"):
             if key not in state:
                 raise ValueError(f"the checkpoint lacks the metric's {key!r}")
         if ("norms" in state) != self.normalise:
             raise ValueError(f"the checkpoint's averages were not made with normalise={self.normalise}")
         if ("noise" in state) != self.rounds:
             raise ValueError(f"the checkpoint's averages were not made with dtype={self.dtype}")
+        self._bases.loaded(state["bases"], params)
         estimator = self._estimator_called(state["estimator"], count, static=static)
         for index, entry in state["averages"].items():
             if index >= len(params):
@@ -409,9 +429,10 @@ class PreferenceMetric:
         generator = _generator(state["generator"])
         noise = _generator(state["noise"]) if self.rounds else self.noise
         constant, norms = dict(state["constant"]), dict(state.get("norms", {}))
+        bases = self._bases.loaded(state["bases"], params)
         self.steps, self.wait, self._used = int(state["steps"]), int(state["wait"]), estimator
         self.generator, self.noise = generator, noise
-        self._store, self.constant, self.norms = store, constant, norms
+        self._store, self._bases, self.constant, self.norms = store, bases, constant, norms
 
 
 def _empty(estimator: Estimator, dtype: torch.dtype | None, block: Block) -> Averages:

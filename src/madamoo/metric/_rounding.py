@@ -82,6 +82,13 @@ def rounded(x: Tensor, dtype: torch.dtype, bits: Tensor) -> Tensor:
     return y.to(dtype)
 
 
+def chosen(rows: Tensor, places: Tensor) -> Tensor:
+    """The entries of ``rows`` [..., n] at some places, in any dtype: torch has no index for float8."""
+    if rows.dtype is not torch.float8_e5m2:
+        return rows[..., places]
+    return rows.view(torch.uint8)[..., places].view(rows.dtype)
+
+
 def check_dtype(saved: Tensor, dtype: torch.dtype | None) -> None:
     """Raise unless averages that were saved can be kept in ``dtype``."""
     small = {saved.dtype, dtype} & DROPPED.keys()

@@ -30,7 +30,7 @@ from ._averages import (
     check_pairs,
     coefficients,
 )
-from ._rounding import check_dtype, decayed, random_bits
+from ._rounding import check_dtype, chosen, decayed, random_bits
 
 SHARE = 4  # coordinates of a group for each entry of its S, at least, in tensors that have so many
 
@@ -218,6 +218,24 @@ class SeparableAverages(Averages):
             T=T,
             groups=groups,
         )
+
+    def reorder(self, places: Tensor) -> None:
+        """S_ij goes with the coordinates as u = v / T says: what of it is in a group moves to where they move."""
+        if self.v is None or self.S is None or self.T is None or self.groups is None:
+            return
+        group, v = 0, self.v.to(self.T.dtype)
+        for (_, part), (_, groups, size) in zip(self.block.parts(), self.groups.layout, strict=True):
+            here, of = slice(group, group + groups), torch.arange(part.stop - part.start, device=v.device) // size
+            group += groups
+            was = of[places[part] - part.start]
+            if torch.equal(was, of):
+                continue
+            total = self.T.new_zeros(groups).index_add_(0, of, v[part])
+            number = self.T.new_zeros(groups).index_add_(0, of, torch.ones_like(v[part]))
+            share = torch.where(total[of] > 0, v[part] / total[of], 1.0 / number[of])[places[part] - part.start]
+            moves = self.T.new_zeros(groups * groups).index_add_(0, of * groups + was, share).view(groups, groups)
+            self.S[:, here], self.T[here] = self.S[:, here] @ moves.T, moves @ self.T[here]
+        self.v = chosen(self.v, places)
 
     @property
     def age(self) -> Any:

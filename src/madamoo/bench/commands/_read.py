@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ._options import RUNS, DataDir, Own, Results, number, plainly
+from ._options import RUNS, Benchmarks, DataDir, Own, Results, number, plainly
 
 
 def _there(results: Path) -> None:
@@ -18,7 +18,7 @@ def _there(results: Path) -> None:
 
 @plainly
 def table(
-    benchmark: Annotated[str, typer.Argument(help="Name of a benchmark, of a group such as pinn, or a .py file.")],
+    benchmark: Benchmarks,
     results: Results = RUNS,
     format: Annotated[str, typer.Option(help="text, markdown, latex, csv or json.")] = "text",
     metric: Annotated[
@@ -34,12 +34,11 @@ def table(
 ) -> None:
     """Adam against MAdam in the paper's layout, from finished runs: a line per solver, or per benchmark of a group."""
     from ..analysis import render_table, rows
-    from ..problems import available, get
+    from ..problems import get, members
     from ..runs import naming, read_records
 
-    names = [name for name in available() if name.startswith(f"{benchmark}/")] or [benchmark]
     with naming("benchmark", benchmark):
-        problems = {name: get(name) for name in names}
+        problems = {name: get(name) for name in members(benchmark)}
     _there(results)
     records = read_records(results)
     options: dict[str, Any] = {"lr": lr, "profile": profile, "schedule": schedule, "model": model, "split": split}

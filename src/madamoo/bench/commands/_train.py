@@ -14,6 +14,7 @@ from ._options import (
     RUNS,
     Batch,
     Benchmark,
+    Benchmarks,
     DataDir,
     Device,
     Diagnose,
@@ -119,7 +120,7 @@ def _result(problem: Any, record: dict[str, Any]) -> str:
 
 @plainly
 def sweep(
-    benchmark: Benchmark,
+    benchmark: Benchmarks,
     solvers: Annotated[str, typer.Option(help="Comma-separated.")] = "ls,uw,dwa,imtl,cagrad",
     optimizers: Annotated[
         str, typer.Option(help="Comma-separated; adam:beta2=0.9|0.99 is both, and one contender for --tune-seeds.")
@@ -146,24 +147,29 @@ def sweep(
 ) -> None:
     """Train a whole grid. Stopped and started again, it does only what is missing."""
     from ..analysis import finalists
+    from ..problems import members
     from ..runs import alternatives, canonical, read_records
     from ..training import grid
 
     contenders = {one: name for name in _listed(optimizers) for one in alternatives(name)}
     final = _numbers("seeds", seeds, int)
     tuning = _numbers("tune_seeds", tune_seeds, int)
-    configs = grid(
-        benchmark,
-        solvers=_listed(solvers),
-        optimizers=list(contenders),
-        seeds=tuning or final,
-        rates=_numbers("lr", lr, float) or [None],
-        profile=profile,
-        epochs=epochs,
-        batch=batch,
-        model=model,
-        schedule=schedule,
-    )
+    configs = [
+        config
+        for name in members(benchmark)
+        for config in grid(
+            name,
+            solvers=_listed(solvers),
+            optimizers=list(contenders),
+            seeds=tuning or final,
+            rates=_numbers("lr", lr, float) or [None],
+            profile=profile,
+            epochs=epochs,
+            batch=batch,
+            model=model,
+            schedule=schedule,
+        )
+    ]
     do = partial(
         _do,
         root=results,

@@ -2,7 +2,7 @@
 
 from ._benchmark import Batches, Benchmark, DataSource, Drawn, Evaluation, FrontSpec, Metric, Profile
 from ._data import CACHE_VARIABLE, DATA_VARIABLE, MissingData, cache_root, cached, data_root, find, shuffled
-from ._registry import available, available_models, build_model, check_model, get, registered
+from ._registry import available, available_models, build_model, check_model, get, members, registered
 from ._supervised import Data, LazySplit, Shuffled, Split, Supervised, Tally
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "data_root",
     "find",
     "get",
+    "members",
     "registered",
     "shuffled",
 ]

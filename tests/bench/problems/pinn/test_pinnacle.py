@@ -76,15 +76,15 @@ def test_names_of_losses_are_those_of_the_problems():
 @pytest.mark.parametrize(
     "name, solver, profile",
     [
-        ("wave1d", "ntk:every=5", "cpu"),
-        ("wave1d", "ntkpinnacle", "cpu-resampled"),
+        ("wave1d", "ntk:every=5", "cpu-fixed"),
+        ("wave1d", "ntkpinnacle", "cpu"),
         ("poisson5d", "lra:every=2", "cpu-rar"),
         ("poisson5d", "ls", "cpu-polished"),
     ],
 )
 def test_a_run_resumed_at_any_step_is_the_same_to_the_last_bit(name, solver, profile):
     config, benchmark, size = small(name, solver=solver, profile=profile)
-    if "resample" in size.options:
+    if size.options["resample"]:
         size = type(size)(**{**vars(size), "options": {**size.options, "resample": 3}})
     if "polish" in size.options:
         size = type(size)(**{**vars(size), "options": {**size.options, "polish": 3}})
@@ -107,7 +107,7 @@ def test_a_run_resumed_at_any_step_is_the_same_to_the_last_bit(name, solver, pro
 
 def test_recipes_do_what_they_say():
     found = {}
-    for profile in ("cpu", "cpu-rar", "cpu-rar-pinnacle", "cpu-resampled", "cpu-polished"):
+    for profile in ("cpu", "cpu-rar", "cpu-rar-pinnacle", "cpu-fixed", "cpu-resampled", "cpu-polished"):
         config, benchmark, size = small("wave1d", profile=profile, steps=120, epochs=1)
         options = {**size.options, **({"polish": 60} if "polish" in size.options else {})}
         size = type(size)(**{**vars(size), "epochs": 1, "options": options})
@@ -120,7 +120,9 @@ def test_recipes_do_what_they_say():
     again = found["cpu-rar-pinnacle"][0]
     old = {tuple(x) for x in again.points.double().tolist()}
     assert all(tuple(x) in old for x in again.anchors.float().double().tolist())  # of the points that were there
-    assert not torch.equal(found["cpu-resampled"][0].points, plain.points)
+    fixed, resampled = (found[f"cpu-{name}"][0].points for name in ("fixed", "resampled"))
+    assert torch.equal(fixed, begin(config, benchmark, size, benchmark.load(None, size, 0)).batches.problem.points)
+    assert not torch.equal(plain.points, fixed) and not torch.equal(resampled, plain.points)
     assert found["cpu-polished"][1] < 0.9 * found["cpu"][1]
 
 
@@ -150,7 +152,7 @@ def test_the_lab_runs_sweeps_and_tables_it(tmp_path):
 def test_the_papers_rows():
     benchmark = get("pinn/burgers1d")
     setting = {"profile": "cpu", "model": "fnn:depth=4:width=50"}
-    assert benchmark.row_of_paper("lra", setting) == "lra"
+    assert benchmark.row_of_paper("lra", setting) == "lra" == benchmark.row_of_paper("lra", {"profile": "cpu-fixed"})
     assert benchmark.row_of_paper("ls", {**setting, "profile": "cpu-rar"}) == "rar"
     assert benchmark.row_of_paper("ls", {**setting, "profile": "paper-rar-pinnacle"}) == "rar"
     assert benchmark.row_of_paper("ls", {**setting, "model": "fnn:activation=laaf:width=50"}) == "laaf"
