@@ -93,7 +93,7 @@ def test_pairs_are_found_and_what_is_wrong_is_named_and_skipped(tmp_path):
         "c.jpg is skipped: it is 20x30, its mask c.png is 10x30",
         "d.png: it cannot be read as an image (it is empty)",
         "e.jpg: it cannot be read",
-        "f.jpg is skipped: no masks",
+        "f.jpg is skipped: it needs one mask in",
         "z.png is skipped: there is no image",
     ):
         assert part in text
@@ -103,6 +103,17 @@ def test_pairs_are_found_and_what_is_wrong_is_named_and_skipped(tmp_path):
     (images / "notes").mkdir()
     with pytest.raises(FileNotFoundError, match="there is no image in"):
         medical.find_pairs(images, images / "notes", said.append)
+
+
+def test_a_mask_belongs_to_the_image_with_the_longest_name(tmp_path):
+    for folder, names in {"i": ("a", "a_1", "b"), "m": ("a_mask", "a_1_mask", "b_1", "b_2")}.items():
+        (tmp_path / folder).mkdir()
+        for name in names:
+            Image.fromarray(PHOTO).save(tmp_path / folder / f"{name}.png")
+    said = []
+    pairs = medical.find_pairs(tmp_path / "i", tmp_path / "m", said.append)
+    assert {pair.name: pair.mask.stem for pair in pairs} == {"a": "a_mask", "a_1": "a_1_mask"}
+    assert len(said) == 1 and said[0].endswith("of its name or b_..., found b_1, b_2")
 
 
 def test_an_image_that_is_cut_off_is_named_when_it_is_read(tmp_path):

@@ -7,7 +7,7 @@ are equal, a mask has more than two values) is found when it is read: :class:`Ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,19 +59,25 @@ class Pair:
 def find_pairs(images: Path, masks: Path, say: Say) -> list[Pair]:
     """Images with the masks of the same name, or of one that goes on with ``_`` (``a.jpg``, ``a_segmentation.png``).
 
-    A file without its other half, and one whose header is wrong, is named to ``say`` and skipped.
+    Where several images fit, a mask belongs to the one with the longest name. A file without its other half, and one
+    whose header is wrong, is named to ``say`` and skipped.
     """
     of_images = _unique(find_files(images, IMAGES), say)
     of_masks = _unique(find_files(masks, IMAGES), say)
+    owned: dict[str, list[str]] = {name: [] for name in of_images}
+    for name, mask in of_masks.items():
+        owner = _owner(name, of_images)
+        if owner is None:
+            say(f"{mask} is skipped: there is no image for it in {images}")
+        else:
+            owned[owner].append(name)
     pairs: list[Pair] = []
-    used: set[str] = set()
     for name, image in of_images.items():
-        matches = [name] if name in of_masks else [other for other in of_masks if other.startswith(f"{name}_")]
+        matches = [name] if name in owned[name] else owned[name]
         if len(matches) != 1:
-            say(f"{image} is skipped: {len(matches) or 'no'} masks in {masks} begin with {name}")
-            used.update(matches)
+            found = ", ".join(matches) if matches else "none"
+            say(f"{image} is skipped: it needs one mask in {masks}, of its name or {name}_..., found {found}")
             continue
-        used.add(matches[0])
         mask = of_masks[matches[0]]
         try:
             sizes = image_size(image), image_size(mask)
@@ -82,11 +88,17 @@ def find_pairs(images: Path, masks: Path, say: Say) -> list[Pair]:
             say(f"{image} is skipped: it is {_by(sizes[0])}, its mask {mask.name} is {_by(sizes[1])}")
         else:
             pairs.append(Pair(name, image, mask))
-    for name in of_masks.keys() - used:
-        say(f"{of_masks[name]} is skipped: there is no image for it in {images}")
     if not pairs:
         raise FileNotFoundError(f"there is no image in {images} with a mask in {masks}")
     return pairs
+
+
+def _owner(mask: str, images: Container[str]) -> str | None:
+    """The longest name of an image with which a mask's name begins, up to a ``_``."""
+    name, rest = mask, "_"
+    while rest and name not in images:
+        name, rest, _ = name.rpartition("_")
+    return name if name in images else None
 
 
 def find_volumes(folder: Path, say: Say) -> list[Path]:

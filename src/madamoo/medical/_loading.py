@@ -167,7 +167,7 @@ def split_by_name(names: Sequence[str], shares: Sequence[float]) -> list[list[in
 
     Example:
         >>> split_by_name(["ann", "bob", "ann", "eve"], [0.5, 0.5])
-        [[1, 3], [0, 2]]
+        [[0, 1, 2], [3]]
     """
     ranked = sorted(set(names), key=lambda name: hashlib.sha256(name.encode()).digest())
     total, before, edges = sum(shares), 0.0, [0]

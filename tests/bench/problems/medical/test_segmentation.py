@@ -150,7 +150,7 @@ def test_a_users_own_images_are_trained_and_predicted_without_code(tmp_path):
     write(images, masks, 12, kinds=True)
     (images / "broken.jpg").write_bytes(b"")
     result = call("run", "segmentation", "--images", images, "--masks", masks, "--out", runs, *SMALL)
-    assert "Test: dice" in result.stdout and "broken.jpg is skipped: no masks" in result.stderr
+    assert "Test: dice" in result.stdout and "broken.jpg is skipped: it needs one mask" in result.stderr
     done = call("predict", runs, images, "--out", tmp_path / "out", code=1)
     assert "broken.jpg: it cannot be read as an image (it is empty); skipped" in done.stderr
     for k in range(12):

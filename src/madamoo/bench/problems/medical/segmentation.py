@@ -19,7 +19,7 @@ from .. import Batches, Data, DataSource, Metric, Profile, Split, Supervised, Ta
 from ._reading import Planned, say
 
 SHARES = (0.6, 0.15, 0.25)  # training, validation, test, where a data set does not say
-SHOWN = 6  # images in a report
+CONSIDERED, SHOWN = 200, 6  # test images for a report, and those that it shows
 
 ISIC_SOURCE = DataSource(
     "ISIC 2018, Task 1: Skin Lesion Analysis Toward Melanoma Detection, with HAM10000",
@@ -165,8 +165,7 @@ class Segmentation(Supervised):
     @torch.no_grad()
     def maps(self, model: nn.Module, data: Data, size: int) -> list[dict[str, Any]]:
         """Overlays of prediction and truth on some test images, spread evenly over the quality they have."""
-        count = len(data.test)
-        batch = self.prepare(data.test[:], None) if count <= 200 else self.prepare(data.test[:200], None)
+        batch = self.prepare(data.test[:CONSIDERED], None)
         predicted = torch.cat([model(part)[0][:, 0] > 0 for part in batch.inputs.split(max(1, size))])
         scores = medical.dice_score(predicted, batch.targets[0])
         order = scores.argsort()
