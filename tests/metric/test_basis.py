@@ -185,6 +185,8 @@ def test_identity_is_the_default():
         ((3, 4), {"sides": "shorter"}, (True, False)),
         ((3, 3), {"sides": "shorter"}, (False, True)),
         ((1, 3), {}, (False, True)),
+        ((1, 17), {}, (False, False)),
+        ((40, 2), {}, (False, True)),
         ((4, 2, 3, 3), {"longest": 17}, (True, False)),
         ((7,), {}, (False, False)),
         ((), {}, (False, False)),
@@ -288,27 +290,33 @@ def test_a_parameter_without_gradient_has_no_basis_yet():
         assert (0 in opt.state_dict()["multi_objective"]["metric"]["bases"]) is known
 
 
-def test_separable_averages_follow_their_coordinates():
-    """Where F_ij = S_ij u holds, the curvature goes with the coordinates, whatever the groups are."""
-    torch.manual_seed(0)
-    for shape, count in (((6, 40), 2), ((9, 4), 3)):
-        param = nn.Parameter(torch.zeros(shape, dtype=torch.float64))
-        u = torch.rand(shape, dtype=torch.float64) + 0.1
-        factors = torch.randn(count, dtype=torch.float64)
-        chosen = PreferenceMetric("separable", rampup=0)
-        opt = MAdam([param], solver=solvers.Preference(), metric=chosen)
-        opt.backward([(f * u * param).sum() for f in factors], preference=torch.ones(count))
-        opt.step()
-        (averages,) = chosen.averages
-        total = averages.S.sum(1)
-        places = torch.randperm(param.numel())
-        v, S_over_T = averages.v.clone(), (averages.S / averages.T)[:, :1]
-        averages.reorder(places)
-        assert torch.equal(averages.v, v[places])
-        torch.testing.assert_close(averages.S, S_over_T * averages.T)
-        torch.testing.assert_close(averages.S.sum(1), total)
-        for own, T in zip(averages.v.split(averages.groups.layout[0][2]), averages.T, strict=True):
-            torch.testing.assert_close(own.sum() * averages.scale, T)
+def test_separable_averages_scale_the_tensors_curvature(feed_separable):
+    """C = (lambda' S lambda / T) v, with S and T over the whole tensor and v in the basis, against its definition."""
+    rows, weights, found = feed_separable
+    steps, count, beta = len(rows), rows.shape[1], 0.9
+    dense, v, S, T = Dense(rows.shape[2:], 3, 0.8), 0.0, np.zeros((count, count)), 0.0
+    for t, (G, w) in enumerate(zip(rows, weights, strict=True)):
+        D = np.einsum("i,imn->mn", w, G)
+        dense.start(D)
+        d = dense.Q.T @ D.ravel()
+        v = beta * v + (1 - beta) * d * d
+        S = beta * S + (1 - beta) * np.einsum("imn,jmn->ij", G, G)
+        T = beta * T + (1 - beta) * (D * D).sum()
+        C = np.maximum(w @ S @ w / (1 - beta ** (t + 1)) / T * v, (1 - beta) * d * d)
+        M = np.sqrt(C + 1e-16) if t else np.sqrt(C + 1e-16).max()
+        wanted = (dense.Q @ (d / M)).reshape(D.shape)
+        torch.testing.assert_close(found[t], torch.tensor(wanted), rtol=1e-6, atol=1e-7)
+        v = v[dense.end(D)]
+    assert steps > dense.every
+
+
+@pytest.fixture
+def feed_separable():
+    rows, weights = matrices(12, 3, (4, 3)), np.random.default_rng(1).dirichlet(np.ones(3), 12)
+    param = nn.Parameter(torch.zeros(4, 3, dtype=torch.float64))
+    chosen = PreferenceMetric("separable", beta=0.9, rampup=0, basis=EigenBasis(every=3, beta=0.8))
+    opt = MultiObjective(torch.optim.SGD([param], lr=0.0), solvers.Preference(), chosen)
+    return rows, weights, feed(opt, param, rows, list(torch.tensor(weights)))
 
 
 @settings(max_examples=25, deadline=None)

@@ -97,6 +97,9 @@ class LargestSeen:
     def needs_rows(self, *, static):
         return True
 
+    def largest_gradient(self, param):
+        return 1e15
+
     def compute_dtype(self, param):
         return param.dtype
 

@@ -293,6 +293,10 @@ def test_options_are_read_by_name():
         opt.clip  # noqa: B018
     with pytest.raises(FrozenInstanceError):
         opt.options.max_norm = 1.0
+    with pytest.raises(
+        AttributeError, match=r"max_norm is chosen when the optimizer is built: MAdam\(\.\.\., max_norm="
+    ):
+        opt.max_norm = 1.0
 
 
 def test_the_inner_adam_is_fused_where_torch_can():

@@ -19,6 +19,7 @@ from ..gradients import Block
 
 BasisName: TypeAlias = Literal["identity", "eigen"]
 Sides: TypeAlias = Literal["both", "shorter"]
+SKEW = 16  # a side so many times longer than the other keeps its own basis, which would be larger than the matrix
 NOTHING = 1e-10  # an eigenvalue below this share of the largest is none
 
 
@@ -31,7 +32,8 @@ class EigenBasis:
     Args:
         every: number of steps between two refreshes of the eigenvectors, each one QR decomposition per side.
         beta: decay of the averages of D D' and D' D.
-        longest: a side with more entries keeps its own basis; so does one with a single entry.
+        longest: a side with more entries keeps its own basis; so does one with a single entry, or with more than 16
+            times as many as the other side (the weights of one output).
         sides: ``"both"``, or only the ``"shorter"`` of the two (the inputs', if they are equally long), at half the
             cost.
     """
@@ -56,7 +58,7 @@ class EigenBasis:
         if len(shape) < 2:
             return False, False
         m, n = matrix_shape(shape)
-        left, right = 1 < m <= self.longest, 1 < n <= self.longest
+        left, right = 1 < m <= min(self.longest, SKEW * n), 1 < n <= min(self.longest, SKEW * m)
         if self.sides == "shorter" and left and right:
             return m < n, m >= n
         return left, right
@@ -88,15 +90,16 @@ class Side:
         by rounding stay together.
         """
         D = D.double() / D.abs().amax().clamp_min(torch.finfo(D.dtype).tiny)
-        values, vectors = torch.linalg.eigh(_gram(D))
+        values, vectors = torch.linalg.eigh(_bounded(D @ D.T))
         known = vectors[:, values > NOTHING * values[-1]].flip(1)
         return cls(torch.zeros_like(vectors), torch.linalg.qr(known, mode="complete").Q)
 
     def to(self, dtype: torch.dtype) -> Side:
         return Side(self.average.to(dtype), self.Q.to(dtype))
 
-    def taken(self, gram: Tensor, beta: float) -> Side:
-        return replace(self, average=torch.lerp(self.average, gram, 1.0 - beta))
+    def taken(self, D: Tensor, beta: float) -> Side:
+        """L with this D D' in it."""
+        return Side(_bounded(torch.addmm(self.average, D, D.T, beta=beta, alpha=1.0 - beta)), self.Q)
 
     def refreshed(self) -> tuple[Side, Tensor | None]:
         """One step of orthogonal iteration, and the new order of the columns; None if they stay where they are.
@@ -157,8 +160,8 @@ class Frame:
     def after(self, d: Tensor, beta: float, refresh: bool) -> tuple[Frame, Tensor | None]:
         """The basis of the next step, and where each of its coordinates was before; None if all stay."""
         D = d.view(self.shape)
-        left = None if self.left is None else self.left.taken(_gram(D), beta)
-        right = None if self.right is None else self.right.taken(_gram(D.T), beta)
+        left = None if self.left is None else self.left.taken(D, beta)
+        right = None if self.right is None else self.right.taken(D.T, beta)
         rows = columns = None
         if refresh and left is not None:
             left, rows = left.refreshed()
@@ -216,11 +219,14 @@ class Turn:
             out[..., part] = piece if frame is None else verb(frame, piece.contiguous())
         return out
 
-    def see(self, x: Direction) -> Direction:
-        """The direction and its rows in the basis of the averages."""
+    def see(self, x: Direction, rows: bool) -> Direction:
+        """The direction, and its rows if asked for, in the basis of the averages."""
         if self.is_identity:
             return x
-        return replace(x, d=self.rotate(x.d), rows=self.rotate(x.rows), memo={})
+        d = self.rotate(x.d)
+        if x.rows.data_ptr() == x.d.data_ptr():  # d itself is the only row
+            return replace(x, d=d, rows=d.unsqueeze(0), memo={})
+        return replace(x, d=d, rows=self.rotate(x.rows) if rows else x.rows, memo={})
 
     def after(self, d: Tensor, beta: float, refresh: bool) -> tuple[Turn, Tensor | None]:
         """The bases of the next step, and where each coordinate of the block was before; None if all stay."""
@@ -322,7 +328,7 @@ class Bases:
         return Bases(self.options, frames)
 
 
-def _gram(D: Tensor) -> Tensor:
-    """D D'; where a sum of squares overflows, any large number will do."""
-    largest = torch.finfo(D.dtype).max / (8 * len(D))
-    return (D @ D.T).nan_to_num_(0.0, largest, -largest).clamp_(-largest, largest)
+def _bounded(gram: Tensor) -> Tensor:
+    """Where a sum of squares overflows, any large number will do."""
+    largest = torch.finfo(gram.dtype).max / (8 * len(gram))
+    return gram.nan_to_num_(0.0, largest, -largest).clamp_(-largest, largest)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..direction import Direction
-from ..gradients import Block
+from ..gradients import Block, total_norms
 from ._averages import Averages, Label, Pair
 from ._basis import Turn
 from ._estimators import Estimator
@@ -54,9 +54,9 @@ class MeasuredBlock:
 
 def norms_of(blocks: Mapping[Block, MeasuredBlock]) -> dict[int, float]:
     """|g_i| over all parameters, for the objectives that the estimator sees by themselves in this step."""
-    parts: dict[int, list[Tensor]] = {}
-    for block in blocks.values():
-        for key, row in block.seen.by_objective():
-            parts.setdefault(key, []).append(row)
+    parts: dict[int, list[tuple[Block, Tensor]]] = {}
+    for block, measured in blocks.items():
+        for key, row in measured.seen.by_objective():
+            parts.setdefault(key, []).append((block, row))
     largest = torch.finfo(torch.float32).max ** 0.5  # where the sum of squares overflows, any large number will do
-    return {key: min(float(torch.nn.utils.get_total_norm(rows)), largest) for key, rows in parts.items()}
+    return {key: min(norm, largest) for key, norm in total_norms(parts).items()}

@@ -11,8 +11,9 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from ..checks import check_choice, check_flag, check_fraction, check_integer, check_positive
 from ..direction import Direction
-from ..gradients import Block, Layout
+from ..gradients import Block, Layout, is_divided
 from ._averages import Averages, metric_of, shrink_for
 from ._basis import Bases, BasisName, EigenBasis
 from ._estimators import ESTIMATORS, Estimator, choose
@@ -43,7 +44,8 @@ class PreferenceMetric:
             (lambda' S lambda / T) v; ``"collapsed"`` the average of d^2, which is the same as full, in one buffer, as
             long as lambda is constant (it refuses other solvers) and no batch lacks an objective (it warns);
             ``"marginal"`` the average of d^2 whatever lambda does: the control of every comparison, not a method.
-            ``"auto"`` is collapsed for a static solver; else full up to C = 8, separable beyond. An
+            ``"auto"`` is collapsed for a static solver; else full up to C = 8, separable beyond and in the eigenbasis,
+            where it takes S and T of whole tensors and is as good, without a rotation per objective. An
             :class:`~madamoo.metric.Estimator` of your own works too.
         beta: decay of the averages; None is the parameter group's ``betas[1]``, or 0.999 if it has none.
         eps: added to C inside the root.
@@ -72,7 +74,7 @@ class PreferenceMetric:
             options. Vectors, and all parameters under weights that differ from coordinate to coordinate (GradDrop),
             keep their own.
 
-    The paper's plain form is ``PreferenceMetric("pair", eps=1e-8, ramp="paper", bias_correction=False, floor=False)``.
+    The paper's own form is :meth:`PreferenceMetric.paper`.
     """
 
     def __init__(
@@ -94,30 +96,22 @@ class PreferenceMetric:
         if not isinstance(estimator, Estimator) and estimator != "auto" and estimator not in ESTIMATORS:
             known = ", ".join(("auto", *ESTIMATORS))
             raise ValueError(f"estimator must be one of {known}, or an Estimator, got {estimator!r}")
-        if beta is not None and not 0.0 <= beta < 1.0:
-            raise ValueError(f"beta must be in [0, 1), got {beta!r}")
-        if not 0.0 < eps < float("inf"):
-            raise ValueError(f"eps must be positive, got {eps!r}")
-        if ramp not in RAMPS:
-            raise ValueError(f"ramp must be one of {', '.join(RAMPS)}, got {ramp!r}")
-        if not 1 <= every < float("inf") or every != int(every):
-            raise ValueError(f"every must be a whole number of steps, at least 1, got {every!r}")
         if basis not in ("identity", "eigen") and not isinstance(basis, EigenBasis):
             raise ValueError(f"basis must be 'identity', 'eigen' or an EigenBasis, got {basis!r}")
         given, dtype = dtype, getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(map(str, DTYPES))}, got {given!r}")
         self.estimator: str = estimator.name if isinstance(estimator, Estimator) else estimator
-        self.beta = beta
-        self.eps = eps
+        self.beta = None if beta is None else check_fraction("beta", beta)
+        self.eps = check_positive("eps", eps)
         self.rampup = _rampup_steps(rampup, total_steps)
-        self.ramp: Ramp = ramp
-        self.bias_correction = bias_correction
-        self.floor = floor
-        self.every = int(every)
+        self.ramp = check_choice("ramp", ramp, RAMPS)
+        self.bias_correction = check_flag("bias_correction", bias_correction)
+        self.floor = check_flag("floor", floor)
+        self.every = check_integer("every", every, minimum=1)
         self.dtype: torch.dtype | None = dtype
-        self.seed = seed
-        self.normalise = normalise
+        self.seed = check_integer("seed", seed)
+        self.normalise = check_flag("normalise", normalise)
         self.basis: EigenBasis | None = EigenBasis() if basis == "eigen" else None if basis == "identity" else basis
 
         self.steps = 0
@@ -131,6 +125,18 @@ class PreferenceMetric:
         self._store: Store | None = None
         self._bases = Bases(self.basis)
         self._warned = False
+
+    @classmethod
+    def paper(cls, **options: Any) -> PreferenceMetric:
+        """The metric as the paper has it: one pair drawn per step, its eps and ramp-up, no bias correction, no floor.
+
+        Example:
+            >>> metric = PreferenceMetric.paper(rampup=1000)
+            >>> metric.estimator, metric.ramp, metric.eps
+            ('pair', 'paper', 1e-08)
+        """
+        own = {"estimator": "pair", "eps": 1e-8, "ramp": "paper", "bias_correction": False, "floor": False}
+        return cls(**{**own, **options})
 
     def __repr__(self) -> str:
         options = {**self.options(), "basis": self.basis or "identity", "seed": self.seed}
@@ -170,7 +176,7 @@ class PreferenceMetric:
     def resolve(self, *, static: bool, count: int) -> Estimator:
         """The estimator in use for such a solver and so many objectives."""
         if self._given is None and self.estimator == "auto":
-            return choose(static=static, count=count)
+            return choose(static=static, count=count, turned=self.basis is not None)
         estimator = ESTIMATORS[self.estimator]() if self._given is None else self._given
         estimator.check_solver(static=static)
         return estimator
@@ -187,6 +193,11 @@ class PreferenceMetric:
         if self.dtype is None or self.rounds:
             return torch.promote_types(param.dtype, torch.float32)
         return self.dtype
+
+    def largest_gradient(self, param: Tensor) -> float:
+        """One whose square fits into the averages; what is rounded has the range of float32."""
+        dtypes = (self.compute_dtype(param), *([torch.float32] if self.rounds else []))
+        return min(torch.finfo(dtype).max for dtype in dtypes) ** 0.5 / 8
 
     def measure(self, count: int, *, static: bool) -> Measured:
         estimator = self.resolve(static=static, count=count)
@@ -220,12 +231,12 @@ class PreferenceMetric:
         if measurement.estimator.needs_static:
             if any(self.constant.get(i, weights[i]) != weights[i] for i in present):
                 warnings.warn(
-                    "the weights of a static solver were changed: the averages of d^2 start again", stacklevel=5
+                    "the weights of a static solver were changed: the averages of d^2 start again", stacklevel=7
                 )
                 store, measurement = None, replace(measurement, active=True, restarts=True)
             self._warn_of_missing(weights, present)
         if store is None:
-            store = Store(partial(_empty, measurement.estimator, self.dtype))
+            store = Store(partial(_empty, measurement.estimator, self.dtype, self.basis is not None))
         store = store.repacked(layout)
         blocks = self._measured_blocks(measurement, store, directions)
         norms = {**self.norms, **norms_of(blocks)} if self.normalise else None
@@ -238,7 +249,7 @@ class PreferenceMetric:
         warnings.warn(
             "a batch lacks objectives, and one average of d^2 for constant weights then mixes batches of different "
             "objectives: PreferenceMetric('full') keeps them apart",
-            stacklevel=6,
+            stacklevel=8,
         )
 
     def _measured_blocks(
@@ -248,10 +259,11 @@ class PreferenceMetric:
         blocks: dict[Block, MeasuredBlock] = {}
         new: dict[torch.device, list[Growth]] = {}
         for x in directions:
+            self._check_shards(x.block)
             seen, averages = measurement.estimator.sees(x), store.at(x.block)
             turn = self._bases.turn(seen)
             following, moved = self._bases.after(turn, x.d, self.steps + 1)
-            seen = turn.see(seen)
+            seen = turn.see(seen, averages.rotates_rows)
             labels = measurement.estimator.labels(seen, measurement.drawn) if measurement.active else []
             blocks[x.block] = MeasuredBlock(averages, averages, seen, labels, turn, following, moved)
             if missing := averages.missing(labels):
@@ -263,6 +275,17 @@ class PreferenceMetric:
                 block = growth.averages.block
                 blocks[block] = replace(blocks[block], after=growth.grown(device))
         return blocks
+
+    def _check_shards(self, block: Block) -> None:
+        if not is_divided(block.params[0]):
+            return
+        if self.basis is not None:
+            raise ValueError("basis='eigen' needs whole matrices, and these are sharded: use basis='identity', or DDP")
+        if self.dtype is torch.float8_e5m2:
+            raise ValueError(
+                "dtype=torch.float8_e5m2 has one exponent for all entries of a tensor, which processes with different "
+                "shards of it would choose differently: use torch.bfloat16"
+            )
 
     def precondition(self, x: Direction, beta: float, measurement: Measured) -> Tensor:
         block = measurement.blocks[x.block]
@@ -276,7 +299,7 @@ class PreferenceMetric:
         def divide(columns: slice | None) -> Tensor:
             part = d if columns is None else d[columns]
             C = None if curvature is None else curvature(columns)
-            M = metric_of(part, C, x.block.sizes, floor=floor, eps=eps, alpha=self.alpha, ramp=self.ramp, unit=shrink)
+            M = metric_of(part, C, x.block, floor=floor, eps=eps, alpha=self.alpha, ramp=self.ramp, unit=shrink)
             for first in firsts:
                 M[first] = M[first].amax()
             return torch.div(part, M, out=M)
@@ -357,7 +380,7 @@ class PreferenceMetric:
             for p in part.parameters() if isinstance(part, nn.Module) else part:
                 if p.requires_grad:
                     size = Growth(
-                        estimator.empty(Block((p,)), self.dtype),
+                        estimator.empty(Block((p,)), self.dtype, self.basis is not None),
                         pairs,
                         1 if estimator.of_direction else count,
                         self.compute_dtype(p),
@@ -409,7 +432,7 @@ class PreferenceMetric:
                 raise ValueError(f"the checkpoint has averages of parameter {index}; there are {len(params)}")
             try:
                 assert estimator is not None
-                estimator.empty(Block((params[index],)), self.dtype).check_state_dict(entry)
+                estimator.empty(Block((params[index],)), self.dtype, self.basis is not None).check_state_dict(entry)
             except ValueError as error:
                 raise ValueError(f"the checkpoint's averages of parameter {index} {error}") from None
 
@@ -422,9 +445,9 @@ class PreferenceMetric:
             averages: dict[Block, Averages] = {}
             for index, entry in state["averages"].items():
                 block = Block((params[index],))
-                averages[block] = estimator.empty(block, self.dtype)
+                averages[block] = estimator.empty(block, self.dtype, self.basis is not None)
                 averages[block].load_state_dict(entry, self.compute_dtype(params[index]))
-            make = partial(_empty, estimator, self.dtype)
+            make = partial(_empty, estimator, self.dtype, self.basis is not None)
             store = Store(make, None, averages).repacked(layout)
         generator = _generator(state["generator"])
         noise = _generator(state["noise"]) if self.rounds else self.noise
@@ -435,9 +458,9 @@ class PreferenceMetric:
         self._store, self._bases, self.constant, self.norms = store, bases, constant, norms
 
 
-def _empty(estimator: Estimator, dtype: torch.dtype | None, block: Block) -> Averages:
+def _empty(estimator: Estimator, dtype: torch.dtype | None, turned: bool, block: Block) -> Averages:
     """A function, not a lambda: stores are pickled."""
-    return estimator.empty(block, dtype)
+    return estimator.empty(block, dtype, turned)
 
 
 def _generator(state: Tensor) -> torch.Generator:
@@ -447,14 +470,15 @@ def _generator(state: Tensor) -> torch.Generator:
 
 
 def _rampup_steps(rampup: int | float, total_steps: int | None) -> int:
-    if not 0 <= rampup < float("inf"):
-        raise ValueError(f"rampup must be zero, a number of steps or a fraction below 1, got {rampup!r}")
+    rampup = check_positive("rampup", rampup, zero=True)
+    if total_steps is not None:
+        check_integer("total_steps", total_steps, minimum=1)
     if rampup == int(rampup):
         if total_steps is not None and rampup > total_steps:
-            warnings.warn(f"rampup={rampup!r} is longer than the run, total_steps={total_steps!r}", stacklevel=3)
+            warnings.warn(f"rampup={rampup:g} is longer than the run, total_steps={total_steps}", stacklevel=3)
         return int(rampup)
     if rampup > 1:
         raise ValueError(f"rampup must be a whole number of steps or a fraction below 1, got {rampup!r}")
-    if total_steps is None or total_steps < 1:
-        raise ValueError(f"rampup={rampup!r} is a fraction of the run: give total_steps, got {total_steps!r}")
+    if total_steps is None:
+        raise ValueError(f"rampup={rampup!r} is a fraction of the run: give total_steps, got None")
     return max(1, round(rampup * total_steps))

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from madamoo import __version__
 from madamoo.files import write_text
 
+from .images import Gallery, gallery_html
 from .plots import Figure
 from .style import DARK
 from .tables import Table, caption_html, finite, table_html
@@ -59,7 +60,7 @@ class Verdict:
     advice: Sequence[str] = ()
 
 
-Block: TypeAlias = str | Table | Figure | Panels | Facts | Notes | Points | Verdict  # a string is a paragraph
+Block: TypeAlias = str | Table | Figure | Gallery | Panels | Facts | Notes | Points | Verdict  # a string is a paragraph
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,8 @@ def _block(block: Block, figures: list[Figure]) -> str:
         return table_html(block)
     if isinstance(block, Figure):
         return _figure(block, figures)
+    if isinstance(block, Gallery):
+        return gallery_html(block)
     if isinstance(block, Panels):
         inside = "\n".join(_figure(figure, figures) for figure in block.figures)
         return f'<div class="panels{" narrow" if block.narrow else ""}">\n{inside}\n</div>'

@@ -59,6 +59,21 @@ Diagnose = Annotated[bool, typer.Option(help="Measure what the metrics do to the
 Results = Annotated[
     Path, typer.Option("--results", "--out", help="Folder of the runs and records, or a packed file.", metavar="DIR")
 ]
+Images = Annotated[
+    Path | None, typer.Option(help="Folder of your own images, for `run segmentation`.", file_okay=False, metavar="DIR")
+]
+Masks = Annotated[
+    Path | None,
+    typer.Option(help="Folder of their masks: a.png or a_anything.png for a.jpg.", file_okay=False, metavar="DIR"),
+]
+Volumes = Annotated[
+    Path | None,
+    typer.Option(help="Folder of your own NIfTI volumes, for `run superresolution`.", file_okay=False, metavar="DIR"),
+]
+Perceptual = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the weights of LPIPS and DISTS, to score these too.", file_okay=False, metavar="DIR"),
+]
 RUNS = Path("runs")  # where `run` and `sweep` leave what `table` and `summary` read
 
 Own = Annotated[

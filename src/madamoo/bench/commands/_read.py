@@ -1,4 +1,4 @@
-"""The commands that read what was trained: ``table``, ``summary``, ``front``, ``collect``; and ``data``."""
+"""The commands that read what was trained: ``table``, ``summary``, ``front``, ``predict``, ``collect``, ``data``."""
 
 from __future__ import annotations
 
@@ -91,6 +91,30 @@ def front(
     for label, one in found.items():
         typer.echo(f"{one.hypervolume(reference):.4f}  {label}")
     typer.echo(f"Figure: {out}", err=True)
+
+
+@plainly
+def predict(
+    run: Annotated[Path, typer.Argument(help="Folder of the run, with its checkpoint.", metavar="RUN")],
+    input: Annotated[Path, typer.Argument(help="An image or a NIfTI volume, or a folder of them.", metavar="INPUT")],
+    out: Annotated[Path, typer.Option(help="Folder for what the network makes of them.", metavar="DIR")],
+    preference: Annotated[
+        str | None, typer.Option(help="Of a run that learned a front: one number per objective, as 0.3,0.7.")
+    ] = None,
+) -> None:
+    """Apply a trained network to images or volumes; these keep their size, spacing and affine."""
+    from ..training import predict
+
+    numbers = None if preference is None else [number(part) for part in preference.split(",")]
+    failed = 0
+    for source, outcome in predict(run, input, out, preference=numbers):
+        if isinstance(outcome, Exception):
+            failed += 1
+            typer.echo(f"madamoo: {outcome}; skipped", err=True)
+        else:
+            typer.echo(f"{source} -> {outcome}")
+    if failed:
+        raise typer.Exit(1)
 
 
 @plainly

@@ -20,11 +20,15 @@ from ._options import (
     Diagnose,
     Engine,
     Epochs,
+    Images,
+    Masks,
     Model,
+    Perceptual,
     Profile,
     Results,
     Schedule,
     Threads,
+    Volumes,
     Workers,
     count,
     number,
@@ -61,8 +65,13 @@ def run(
         float, typer.Option(help="Seconds between checkpoints, at most.", parser=number, metavar="SECONDS")
     ] = 10.0,
     diagnose: Diagnose = True,
+    images: Images = None,
+    masks: Masks = None,
+    volumes: Volumes = None,
+    perceptual: Perceptual = None,
 ) -> None:
     """Train once. Killed and started again, it goes on where it was; a finished run is not repeated."""
+    from ..problems import with_folders
     from ..runs import naming
     from ..training import choose_device, configure, problem_of, solver_of, train
     from ._progress import Progress, describe
@@ -72,6 +81,9 @@ def run(
     with naming("method", method):
         chosen = solver_of(method) if method is not None else solver or "ls"
     choose_device(device)  # what is wrong is said before anything is read
+    with naming("benchmark", benchmark):
+        folders = {"images": images, "masks": masks, "volumes": volumes, "perceptual": perceptual}
+        benchmark = with_folders(benchmark, folders)
     config = configure(
         benchmark,
         solver=chosen,

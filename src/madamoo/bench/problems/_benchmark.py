@@ -192,6 +192,14 @@ class Benchmark(ABC):
         """What the model has learned, as maps for the report: see :func:`madamoo.bench.runs.check_maps`."""
         return []
 
+    def predict(self, model: nn.Module, profile: Profile, file: Path, folder: Path) -> Path:
+        """Write what the model, in evaluation mode, makes of a user's file into a folder, and return the new file."""
+        raise NotImplementedError
+
+    def inputs(self, path: Path) -> list[Path]:
+        """The files at a path, a file or a folder, that :meth:`predict` takes."""
+        raise ValueError(f"{self.name} predicts nothing for a file: it is no benchmark of images or volumes")
+
     @abstractmethod
     def evaluate(self, model: nn.Module, data: Any, split: str, size: int) -> Evaluation:
         """The model, in evaluation mode, on the ``split`` "validation" or "test"; ``size`` is that of the batches.

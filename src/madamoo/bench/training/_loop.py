@@ -174,6 +174,11 @@ class Training:
         finally:
             self.model.train()
 
+    def maps(self) -> list[dict[str, Any]]:
+        """What the benchmark shows of the trained model."""
+        self.model.eval()
+        return self.benchmark.maps(self.model, self.data, self.config.batch)
+
 
 def _check_progress(state: dict[str, Any], epochs: int, steps: int) -> None:
     """Raise ValueError unless the counts of a checkpoint fit each other."""

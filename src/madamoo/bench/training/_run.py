@@ -132,8 +132,7 @@ def train(
             _run(training, files, save, checkpoint_every, report)
             record |= _outcome(training, place)
             if record["status"] == "finished":
-                training.model.eval()
-                files.write_maps(benchmark.maps(training.model, training.data, config.batch))
+                files.write_maps(training.maps())
         save()
         files.write(record)
         if not keep_checkpoint:
