@@ -18,6 +18,7 @@ import madamoo
 MODULES = ["madamoo", *(m.name for m in pkgutil.walk_packages(madamoo.__path__, "madamoo."))]
 EXTRAS = ("typer", "rich", "sklearn", "matplotlib", "moocore", "plotly", "scipy", "torchvision", "pandas", "cvxpy")
 EXTRAS += ("skfem", "netgen", "deepxde", "monai", "nibabel", "einops", "PIL")
+EXTRAS += ("skfem", "netgen", "deepxde", "pytorch_lightning", "accelerate", "transformers", "wandb", "mlflow")
 
 PROBE = """
 import json, sys

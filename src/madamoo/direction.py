@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .gradients import Block, HeadRows, Rows
+from .gradients import Block, HeadRows, Rows, total_norms
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def clip_factor(directions: Sequence[Direction], max_norm: float | None) -> floa
     """The factor at most 1 that brings the norm of d over all parameters down to ``max_norm``."""
     if max_norm is None or not directions:
         return 1.0
-    norm = float(torch.nn.utils.get_total_norm([x.d for x in directions]))
+    (norm,) = total_norms({"d": [(x.block, x.d) for x in directions]}).values()
     if norm == float("inf"):  # in float32 alone: the entries themselves are finite
-        norm = float(torch.nn.utils.get_total_norm([x.d.double() for x in directions]))
+        (norm,) = total_norms({"d": [(x.block, x.d.double()) for x in directions]}).values()
     return min(1.0, max_norm / norm) if norm > 0 else 1.0

@@ -254,7 +254,7 @@ def _divide_by_the_curvature(estimator, options):
             floor = 1 - beta if metric.floor else 0.0
             seen.append(None if C is None else C.clone())
             given = {"eps": metric.eps, "alpha": metric.alpha, "ramp": metric.ramp}
-            M = metric_of(x.d, C, x.block.sizes, floor=floor, **given)
+            M = metric_of(x.d, C, x.block, floor=floor, **given)
             found = torch.cat([p.grad.reshape(-1) for p in x.block.params])
             torch.testing.assert_close(found, x.d / M, rtol=1e-12, atol=0)
         opt.step()

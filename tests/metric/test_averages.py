@@ -77,6 +77,7 @@ def test_the_metric_from_its_curvature(ramp):
     """Per tensor, with loops: M = alpha sqrt(max(C, floor d^2) + eps) + (1 - alpha) s."""
     generator = torch.Generator().manual_seed(0)
     sizes, eps = [3, 0, 1, 4], 1e-3
+    block = Block(tuple(map(torch.empty, sizes)))
     for alpha in (0.0, 0.25, 1.0):
         for floor in (None, 0.0, 0.1):
             d, C = torch.randn(2, 8, generator=generator, dtype=torch.float64)
@@ -90,12 +91,12 @@ def test_the_metric_from_its_curvature(ramp):
                 start += size
                 s = {"largest": max, "matched": lambda r: sum(r) / len(r), "paper": lambda r: 0.5}[ramp](roots or [0.0])
                 wanted += [alpha * root + (1 - alpha) * s for root in roots]
-            found = metric_of(d, C.clone(), sizes, floor=floor, eps=eps, alpha=alpha, ramp=ramp, unit=0.5)
+            found = metric_of(d, C.clone(), block, floor=floor, eps=eps, alpha=alpha, ramp=ramp, unit=0.5)
             torch.testing.assert_close(found, torch.tensor(wanted, dtype=torch.float64))
 
 
 def test_without_an_average_there_is_no_curvature():
     d = torch.tensor([3.0, 0.0])
-    found = metric_of(d, None, [2], floor=0.25, eps=1e-2, alpha=1.0, ramp="largest")
+    found = metric_of(d, None, Block((torch.empty(2),)), floor=0.25, eps=1e-2, alpha=1.0, ramp="largest")
     torch.testing.assert_close(found, torch.tensor([2.26, 0.01]).sqrt())
     assert d.tolist() == [3.0, 0.0]

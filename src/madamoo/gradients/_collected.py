@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,13 +18,23 @@ from ._rows import Rows, SharedRows
 
 @dataclass(frozen=True)
 class Collected:
-    """Losses, presence, rows and whether all of it is finite, summed over the micro-batches of a step."""
+    """Losses, presence, rows and whether all of it is finite, summed over the micro-batches of a step.
+
+    ``unsent`` are gradients of micro-batches that other processes have not seen yet; there are none in ``rows``.
+    """
 
     values: Tensor  # [C], the losses; NaN where an objective is missing from all micro-batches
     present: tuple[int, ...]  # the objectives that are not
     layout: Layout
     rows: tuple[Rows, ...] = ()
     finite: bool = True
+    unsent: Found | None = None
+    opaque: bool = False  # whether it is hidden, in what is unsent, which objective reaches which parameter
+
+    def keep(self, found: Found, opaque: bool) -> Collected:
+        """The step with gradients that are to be sent later."""
+        unsent = found if self.unsent is None else add_found(self.unsent, found)
+        return replace(self, unsent=unsent, opaque=opaque or self.opaque)
 
 
 @dataclass(frozen=True)
@@ -45,12 +55,27 @@ class Collector:
         present = tuple(sorted({*before.present, *batch.present}))
         return replace(before, values=sum_present(before.values, batch.values), present=present, finite=finite)
 
-    def add(self, before: Collected, found: Found, *, opaque: bool, missing: bool) -> Collected:
-        """The step with the gradients of one more batch; ``found`` is used up."""
-        if opaque and (found.rows or missing):
-            found = found.drop_zeros(self.params, before.layout.reach, missing)
+    def add(
+        self,
+        before: Collected,
+        found: Found,
+        *,
+        opaque: bool,
+        missing: bool,
+        signs: Tensor | None = None,
+        send: Callable[[Sequence[Rows]], Sequence[Rows]] | None = None,
+    ) -> Collected:
+        """The step with the gradients of one more batch; ``found`` is used up.
+
+        ``signs`` say what all processes together have found, and ``send`` makes their rows the same in all of them.
+        """
+        if signs is not None or (opaque and (found.rows or missing)):
+            found = found.drop_zeros(self.params, before.layout.reach, before.present, missing, signs)
         pack = partial(Layout.pack, apart=self.apart, heads_together=self.heads_together)
+        rows: Sequence[Rows]
         rows, layout = pack(before.layout, found, self.params, self.group_of)
+        rows = rows if send is None else send(rows)
+        before = replace(before, unsent=None, opaque=False)
         if not before.rows:
             return replace(before, rows=tuple(rows), layout=layout)
         # Never in place: autograd may hand out one tensor for several parameters.

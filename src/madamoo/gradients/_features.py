@@ -77,11 +77,11 @@ def differentiate_heads(
     """The rows of the features, and the gradients of the heads; one pass per objective, and the trunk left alone."""
     retain_graph = retain_graph or losses.extra is not None  # it may lead through the heads: see differentiate_trunk
     inputs, losses = [*cut.features, *cut.heads], replace(losses, extra=None)
-    found = differentiate(losses, inputs, losses.present, scale=scale, retain_graph=retain_graph)
+    found = differentiate(losses, inputs, losses.here, scale=scale, retain_graph=retain_graph)
     width = len(cut.features)
     rows, _ = Layout().pack(Found({i: row[:width] for i, row in found.rows.items()}), cut.features)
     reached = {i for r in rows for i, _ in r.pieces()}
-    for i in set(losses.present) - reached:
+    for i in set(losses.here) - reached:
         raise ValueError(f"loss {losses.label(i)} does not depend on the features; gram='features' needs each loss to")
     return rows, Found({i: row[width:] for i, row in found.rows.items()})
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ._losses import Losses
 from ._rows import HeadRows, Rows
+from ._shards import division_of, is_divided, local
 
 Row = list[Tensor | None]
 """The gradient of each parameter; None where it is not reached."""
@@ -31,27 +33,52 @@ class Found:
         """The objectives that reach a parameter."""
         return {i for i, row in self.rows.items() if any(g is not None for g in row)}
 
-    def drop_zeros(self, params: Sequence[Tensor], reach: Mapping[Tensor, frozenset[int]], missing: bool) -> Found:
+    def signs(self, count: int, width: int, *, opaque: bool) -> Tensor:
+        """Who reaches what, [count + 1, width], the rest last: 0 not at all, 1 with a gradient of zero, 2 otherwise.
+
+        Only an ``opaque`` graph is asked for zeros: elsewhere a gradient is there or not.
+        """
+        rows = [(i, row) for i, row in (*self.rows.items(), (count, self.rest)) if row is not None]
+        result = torch.zeros(count + 1, width, dtype=torch.uint8, device="cpu")
+        for i, row in rows:
+            found = [0 if g is None else 1 if opaque and not bool(g.any()) else 2 for g in row]
+            result[i] = torch.tensor(found, dtype=torch.uint8, device="cpu")
+        return result
+
+    def drop_zeros(
+        self,
+        params: Sequence[Tensor],
+        reach: Mapping[Tensor, frozenset[int]],
+        present: Collection[int],
+        missing: bool,
+        signs: Tensor | None = None,
+    ) -> Found:
         """Without the gradients that are zero for one parameter while the same pass has found some elsewhere.
 
         Behind an opaque graph that is what an objective that does not reach a parameter looks like. Gradients of
         objectives that are known to ``reach`` the parameter stay. If ``missing``, some objective is not in the batch,
-        and a parameter whose gradients all vanish is taken to be its head, unless one that is there is known to reach
-        it.
+        and a parameter whose gradients all vanish is taken to be its head, unless one that is ``present`` is known to
+        reach it, with a row of its own or in the rest. ``signs`` are those of all processes: what only others have
+        found is zero here.
         """
-        rows = [[*row] for row in (*self.rows.values(), *(() if self.rest is None else (self.rest,)))]
-        keys: list[int | None] = [*self.rows, *(() if self.rest is None else (None,))]
-        zero = [[g is not None and not bool(g.any()) for g in row] for row in rows]
-        reached = [sum(g is not None for g in row) for row in rows]
-        alive = [sum(zeros) < number for zeros, number in zip(zero, reached, strict=True)]
+        if signs is None:
+            signs = self.signs(1 + max(self.rows, default=-1), len(params), opaque=True)
+        given: list[Row | None] = [self.rows.get(i) for i in range(len(signs) - 1)] + [self.rest]
+        listed, last = signs.tolist(), len(signs) - 1
+        keys = [k for k, row in enumerate(listed) if given[k] is not None or any(row)]
+        alive = {k: 2 in listed[k] for k in keys}
+        rows: dict[int, Row] = {k: [None] * len(params) for k in keys}
         for p, param in enumerate(params):
             known = reach.get(param, frozenset())
-            there = [k for k, row in enumerate(rows) if row[p] is not None]
-            is_absent = missing and not known & {*self.rows} and all(zero[k][p] for k in there)
-            for k in there:
-                if zero[k][p] and (is_absent or (alive[k] and keys[k] not in known)):
-                    rows[k][p] = None
-        return Found(dict(zip(self.rows, rows, strict=False)), None if self.rest is None else rows[-1])
+            is_absent = missing and known.isdisjoint(present) and all(listed[k][p] < 2 for k in keys)
+            for k in keys:
+                sign, row = listed[k][p], given[k]
+                dropped = sign == 1 and (is_absent or (alive[k] and (k == last or k not in known)))
+                if sign and not dropped:
+                    g = None if row is None else row[p]
+                    rows[k][p] = torch.zeros_like(local(param), requires_grad=False) if g is None else g
+        rest = rows.pop(last, None)
+        return Found(rows, rest)
 
 
 def differentiate(
@@ -68,19 +95,14 @@ def differentiate(
     The losses' extra term, if there is one, is part of the rest. The last pass frees the graph. ``scale`` multiplies
     the losses during the pass only (a GradScaler's, against underflow).
     """
+    backward = _through_engine if any(map(is_divided, inputs)) else _through_graph
     passes = [losses.seeds({i: scale}) for i in objectives]
     if rest or losses.extra is not None:
         passes.append(losses.seeds({i: scale * c for i, c in (rest or {}).items()}, extra=scale))
     found: list[Row] = []
     for number, (outputs, seeds) in enumerate(passes, start=1):
         try:
-            row = torch.autograd.grad(
-                outputs,  # type: ignore[arg-type]
-                inputs,
-                seeds,
-                retain_graph=retain_graph or number < len(passes),
-                allow_unused=True,
-            )
+            row = backward(outputs, inputs, seeds, retain_graph or number < len(passes))
         except RuntimeError as error:
             if "donated buffer" not in str(error):
                 raise
@@ -89,6 +111,26 @@ def differentiate(
             raise TypeError("sparse gradients are not supported: build the embedding with sparse=False")
         found.append([*row] if scale == 1.0 else [None if g is None else g / scale for g in row])
     return Found(dict(zip(objectives, found, strict=False)), found[-1] if len(found) > len(objectives) else None)
+
+
+def _through_graph(outputs: Any, inputs: Sequence[Tensor], seeds: Sequence[Tensor], retain_graph: bool) -> Row:
+    return [*torch.autograd.grad(outputs, inputs, seeds, retain_graph=retain_graph, allow_unused=True)]
+
+
+def _through_engine(outputs: Any, inputs: Sequence[Tensor], seeds: Sequence[Tensor], retain_graph: bool) -> Row:
+    """By ``.grad``: that is where fully_shard puts the reduced gradients of sharded parameters, which no graph has."""
+    for param in inputs:
+        param.grad = None
+    torch.autograd.backward(outputs, seeds, retain_graph=retain_graph)
+    gradients = [param.grad for param in inputs]
+    for param, gradient in zip(inputs, gradients, strict=True):
+        param.grad = None
+        if gradient is not None and division_of(gradient) != division_of(param):
+            raise ValueError(
+                f"the gradient of a parameter of shape {tuple(param.shape)} is divided over processes in another way "
+                "than the parameter: parameters that fully_shard has sharded are supported, others are not"
+            )
+    return [None if g is None else local(g) for g in gradients]
 
 
 def unpack(rows: Iterable[Rows], params: Sequence[Tensor]) -> Found:
@@ -103,7 +145,7 @@ def unpack(rows: Iterable[Rows], params: Sequence[Tensor]) -> Found:
         if summed is not None:
             found.rest = found.rest or [None] * len(params)
             for param, part in r.block.parts():
-                found.rest[place[param]] = summed[part].view(param.shape)
+                found.rest[place[param]] = summed[part].view(local(param).shape)
     found.rows = dict(sorted(found.rows.items()))
     return found
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ._found import Found
 from ._rows import Block, HeadRows, Rows, SharedRows, are_same
+from ._shards import division_of
 
 ALONE = 1 << 17
 """Entries from which a parameter is a block by itself: handling one more block is then cheaper than copying it."""
@@ -73,7 +74,7 @@ class Layout:
                 if len(ever) == 1:
                     what = "head", bool(objectives), None if heads_together else ever
                 alone = id(param) if param.numel() >= ALONE else None
-                return group_of(param), param in apart, what, alone, param.dtype, param.device
+                return group_of(param), param in apart, what, alone, param.dtype, param.device, division_of(param)
 
             layout, plan = self._divide(reached, rest, params, kind, group_of)
             if len(layout._plans) < MOST_PLANS:
@@ -153,11 +154,14 @@ class Layout:
                 raise ValueError(f"the layout has the objectives {sorted(objectives)}")
         blocks = []
         for numbers in state["blocks"]:
-            members = tuple(params[k] for k in numbers)
-            owners = tuple(next(iter(reach[p])) for p in members if len(reach[p]) == 1)
-            if owners and len(owners) < len(members):
-                raise ValueError("a block of the layout holds heads and shared parameters")
-            blocks.append(Block(members, owners, group_of(members[0])))
+            alike: dict[Hashable, list[Tensor]] = {}  # it may come from a run that had them divided in another way
+            for k in numbers:
+                alike.setdefault(division_of(params[k]), []).append(params[k])
+            for members in alike.values():
+                owners = tuple(next(iter(reach[p])) for p in members if len(reach[p]) == 1)
+                if owners and len(owners) < len(members):
+                    raise ValueError("a block of the layout holds heads and shared parameters")
+                blocks.append(Block(tuple(members), owners, group_of(members[0])))
         return cls(reach, blocks)
 
 

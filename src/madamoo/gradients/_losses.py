@@ -29,10 +29,25 @@ class Losses:
     units: tuple[Tensor | None, ...]
     names: tuple[str, ...] | None = None
     extra: Tensor | None = None  # a scalar term of the direction that is no objective
+    somewhere: tuple[int, ...] | None = None  # the objectives that some process has, once that is known
 
     @cached_property
-    def present(self) -> tuple[int, ...]:
+    def here(self) -> tuple[int, ...]:
+        """The objectives that this process has a loss of."""
         return tuple(i for i, root in enumerate(self.roots) if root is not None)
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """The objectives that are in the batch, of this process or of others."""
+        return self.here if self.somewhere is None else self.somewhere
+
+    def agreed(self, values: Tensor, present: tuple[int, ...], factors: Sequence[float]) -> Losses:
+        """The same with values and presence that hold for all processes.
+
+        ``factors`` make of the mean over the processes, which comes later, a mean over what each loss stands for.
+        """
+        units = [u if u is None or f == 1.0 else u * f for u, f in zip(self.units, factors, strict=True)]
+        return replace(self, values=values, units=tuple(units), somewhere=present)
 
     def label(self, i: int) -> str:
         return repr(self.names[i]) if self.names is not None else str(i)
@@ -233,8 +248,27 @@ def _read_mapping(losses: Mapping[str, Tensor | None], names: tuple[str, ...] | 
     return Losses(read.values, read.roots, read.units, names)
 
 
+def read_counts(counts: Sequence[float] | Mapping[str, float] | Tensor | None, losses: Losses) -> Tensor | None:
+    """The number of samples behind each loss, in the order of the objectives; zero for one that is not here."""
+    if counts is None:
+        return None
+    if isinstance(counts, Mapping):
+        unknown = [name for name in counts if name not in (losses.names or ())]
+        if unknown:
+            raise ValueError(f"counts name {unknown[0]!r}; the objectives are {losses.names}")
+        counts = [counts.get(name, 0.0) for name in losses.names or ()]
+    result = torch.as_tensor(counts, dtype=torch.float64, device="cpu").detach()
+    if result.shape != losses.values.shape or not bool((result >= 0).all()) or not bool(result.isfinite().all()):
+        raise ValueError(
+            f"counts must be one number of samples per objective, {len(losses.values)} in all, got {result.tolist()}"
+        )
+    return result
+
+
 def check_names(names: Any) -> tuple[str, ...]:
     """The names of the objectives as a tuple, each a string and no two alike."""
+    if isinstance(names, str):
+        raise TypeError(f"objectives must be a sequence of names, got the one name {names!r}")
     result = tuple(names)
     for name in result:
         if not isinstance(name, str):

@@ -12,6 +12,9 @@ import torch
 from torch import Tensor
 from torch._utils import _unflatten_dense_tensors
 
+from ._processes import Processes
+from ._shards import as_divided, is_divided, local, own_part, shards_of
+
 
 @dataclass(frozen=True, eq=False)
 class Block:
@@ -26,12 +29,27 @@ class Block:
     group: int = 0  # the parameter group of the optimizer that all of them are in
 
     @cached_property
+    def shapes(self) -> list[torch.Size]:
+        """Of what this process has of each parameter: all of it, unless ``fully_shard`` has divided it."""
+        return [local(p).shape for p in self.params]
+
+    @cached_property
     def sizes(self) -> list[int]:
-        return [p.numel() for p in self.params]
+        return [shape.numel() for shape in self.shapes]
+
+    @property
+    def shards(self) -> Processes:
+        """The processes that have a part of the block each: what is not elementwise is summed over them."""
+        return shards_of(self.params[0])
 
     @cached_property
     def entries(self) -> int:
         return sum(self.sizes)
+
+    @cached_property
+    def whole_sizes(self) -> list[int]:
+        """Of the parameters, with what other processes have of them."""
+        return [p.numel() for p in self.params]
 
     @cached_property
     def owner(self) -> int | None:
@@ -45,10 +63,39 @@ class Block:
 
     def unflatten(self, flat: Tensor) -> Sequence[Tensor]:
         """A flat tensor of the block as tensors with shape, dtype and memory layout of the parameters."""
+        if is_divided(self.params[0]):
+            parts = [x.view(s) for x, s in zip(flat.split(self.sizes), self.shapes, strict=True)]
+            return [as_divided(p, x.to(p.dtype)) for p, x in zip(self.params, parts, strict=True)]
         parts = _unflatten_dense_tensors(flat, self.params)
         if self.is_contiguous and flat.dtype == self.params[0].dtype:
             return parts
         return [torch.empty_like(p, requires_grad=False).copy_(x) for p, x in zip(self.params, parts, strict=True)]
+
+    def holds(self, flat: Tensor) -> bool:
+        """Whether the precision of the parameters has room for all entries; that of half precision ends at 65504."""
+        largest = torch.finfo(self.params[0].dtype).max
+        return torch.finfo(flat.dtype).max <= largest or bool((flat.abs() <= largest).all())
+
+    def own(self, whole: Tensor) -> Tensor:
+        """What this process has of a tensor [..., entries of all shards], each parameter whole, laid end to end."""
+        if not is_divided(self.params[0]):
+            return whole
+        lead = whole.shape[:-1]
+        parts = whole.split(self.whole_sizes, dim=-1)
+        cut = [own_part(p, x.reshape(*lead, *p.shape), len(lead)) for p, x in zip(self.params, parts, strict=True)]
+        return torch.cat([x.reshape(*lead, -1) for x in cut], dim=-1)
+
+    def among_zeros(self, part: Tensor) -> Tensor:
+        """The inverse of :meth:`own`, with zeros for what other processes have."""
+        if not is_divided(self.params[0]):
+            return part
+        lead = part.shape[:-1]
+        each = []
+        for p, x, shape in zip(self.params, part.split(self.sizes, dim=-1), self.shapes, strict=True):
+            whole = part.new_zeros(*lead, *p.shape)
+            own_part(p, whole, len(lead)).copy_(x.reshape(*lead, *shape))
+            each.append(whole.reshape(*lead, -1))
+        return torch.cat(each, dim=-1)
 
     def parts(self) -> Iterator[tuple[Tensor, slice]]:
         """Where each parameter is in the block."""
@@ -87,8 +134,8 @@ class SharedRows:
 
     def by_param(self) -> Iterator[tuple[Tensor, tuple[int, ...], Tensor]]:
         """Each parameter, the objectives that have a row, and these rows in its shape: a view."""
-        for param, part in self.block.parts():
-            yield param, self.objectives, self.single[:, part].view(len(self.objectives), *param.shape)
+        for (param, part), shape in zip(self.block.parts(), self.block.shapes, strict=True):
+            yield param, self.objectives, self.single[:, part].view(len(self.objectives), *shape)
 
     def pieces(self) -> Iterator[tuple[int, Tensor]]:
         """Each objective with its gradient, piece by piece."""
@@ -113,9 +160,10 @@ class HeadRows:
         return self.rest is not None
 
     def by_param(self) -> Iterator[tuple[Tensor, tuple[int, ...], Tensor]]:
-        for (param, part), owner in zip(self.block.parts(), self.block.owners, strict=True):
+        block = self.block
+        for (param, part), owner, shape in zip(block.parts(), block.owners, block.shapes, strict=True):
             keys = (owner,) if len(self.stack) else ()
-            yield param, keys, self.stack[:, part].view(len(keys), *param.shape)
+            yield param, keys, self.stack[:, part].view(len(keys), *shape)
 
     def pieces(self) -> Iterator[tuple[int, Tensor]]:
         for row in self.stack:

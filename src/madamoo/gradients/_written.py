@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from ._processes import ONE, Processes
+from ._shards import local
+
 _MARK = "_madamoo_wrote"
 
 
@@ -16,22 +19,38 @@ class Written:
 
     versions: dict[Tensor, int] = field(default_factory=dict)
     vanishes: bool = False  # whether all of them are zero
+    among: Processes = ONE  # who has a part of them each
 
     def write(self, param: Tensor, gradient: Tensor) -> None:
-        setattr(gradient, _MARK, True)
         param.grad = gradient
-        self.versions[gradient] = gradient._version
+        _mark(gradient)
+        self.versions[gradient] = local(gradient)._version  # that of a DTensor stays the same
 
     def was_cleared(self, params: Sequence[Tensor]) -> bool:
         """Whether the gradients were cleared behind our back (model.zero_grad()), and with them what is pending."""
+        if not self.versions:  # nothing was written yet
+            return False
         gradients = [p.grad for p in params if p.grad is not None]
-        touched = self.was_touched(gradients)  # zeros of our own making are no sign
-        return not gradients or (touched and not self.vanishes and not any(bool(g.any()) for g in gradients))
+        if not gradients or self.vanishes or not self.was_touched(gradients):  # zeros of our own making are no sign
+            return not gradients
+        return not self.among.any(any(bool(local(g).any()) for g in gradients))
 
     def was_touched(self, gradients: Iterable[Tensor]) -> bool:
-        return any(g._version != self.versions.get(g) for g in gradients)
+        return any(local(g)._version != self.versions.get(g) for g in gradients)
+
+
+def used_up(params: Iterable[Tensor]) -> None:
+    """A step was taken: whatever stands in ``.grad``, whoever made or changed it, is of no further use."""
+    for param in params:
+        if param.grad is not None:
+            _mark(param.grad)
 
 
 def foreign(params: Iterable[Tensor]) -> bool:
-    """Whether some gradient is not of our making, and not zero."""
-    return any(p.grad is not None and not hasattr(p.grad, _MARK) and bool(p.grad.any()) for p in params)
+    """Whether some gradient is not zero, and neither of our making nor used up: made or added to since."""
+    found = [(p.grad, local(p.grad)) for p in params if p.grad is not None]
+    return any(getattr(g, _MARK, None) != here._version and bool(here.any()) for g, here in found)
+
+
+def _mark(gradient: Tensor) -> None:
+    setattr(gradient, _MARK, local(gradient)._version)

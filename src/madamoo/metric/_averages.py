@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
@@ -33,12 +33,17 @@ class Averages(ABC):
 
     ``n[e]`` is the number of updates of ``pairs[e]``; a pair that was never measured has no entry. ``dtype`` is that of
     what is as large as the parameters; None is the dtype in which the gradients come. In a block of heads, ``owners``
-    has the objective of each parameter, and the only label is None.
+    has the objective of each parameter, and the only label is None. ``turned`` says that the coordinates are those of
+    a rotated basis.
     """
+
+    rotates_rows: ClassVar[bool] = True
+    """Whether the rows have to come in that basis; else the direction alone does."""
 
     block: Block
     owners: tuple[int, ...] = ()
     dtype: torch.dtype | None = None
+    turned: bool = field(default=False, kw_only=True)
     pairs: list[Label] = field(default_factory=list)
     n: list[int] = field(default_factory=list)
 
@@ -72,6 +77,10 @@ class Averages(ABC):
     @abstractmethod
     def grown(self, measured: Sequence[Label], count: int, dtype: torch.dtype, device: torch.device) -> Self:
         """These with an average of zero for each pair that is new, of ``count`` objectives."""
+
+    @abstractmethod
+    def reorder(self, places: Tensor) -> None:
+        """The same averages with the coordinates in another order: k has been at ``places[k]`` so far."""
 
     @abstractmethod
     def tensors(self) -> list[Tensor]:
@@ -190,7 +199,7 @@ def check_pairs(pairs: Sequence[Sequence[int]]) -> None:
 def metric_of(
     d: Tensor,
     C: Tensor | None,
-    sizes: Sequence[int],
+    block: Block,
     *,
     floor: float | None,
     eps: float,
@@ -210,8 +219,17 @@ def metric_of(
         C = torch.maximum(C, floor * d.square()) if floor else C.clamp_(min=0.0)
     M = C.add_(eps).sqrt_()
     if alpha < 1.0:
-        for part in M.split(sizes):  # s is a matter of one tensor
-            if part.numel():
-                s = part.amax() if ramp == "largest" else part.mean() if ramp == "matched" else unit
-                part.mul_(alpha).add_((1.0 - alpha) * s)
+        parts = M.split(block.sizes)
+        for part, s in zip(parts, _scales(parts, block, ramp, unit), strict=True):
+            part.mul_(alpha).add_((1.0 - alpha) * s)
     return M
+
+
+def _scales(parts: Sequence[Tensor], block: Block, ramp: str, unit: float) -> Iterable[Tensor | float]:
+    """s of each tensor, with what other processes have of it."""
+    if ramp == "largest":
+        return block.shards.largest(torch.stack([x.amax() if x.numel() else x.new_zeros(()) for x in parts]))
+    if ramp == "matched":
+        sizes = parts[0].new_tensor(block.whole_sizes).clamp_min(1)
+        return block.shards.sum(torch.stack([x.sum() for x in parts])) / sizes
+    return [unit] * len(parts)

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from ..direction import Direction
-from ..gradients import Block
+from ..gradients import Block, total_norms
 from ._averages import Averages, Label, Pair
+from ._basis import Turn
 from ._estimators import Estimator
 from ._store import Store
 
@@ -46,13 +47,16 @@ class MeasuredBlock:
     after: Averages  # those that the step will update, with memory for the pairs that are new
     seen: Direction  # what the estimator takes for objectives, in the basis of the averages
     labels: list[Label]  # the averages that are updated
+    turn: Turn  # the basis of the averages in this step
+    next: Turn  # and in the next
+    moved: Tensor | None  # where each coordinate of that one was before, if not where it is
 
 
 def norms_of(blocks: Mapping[Block, MeasuredBlock]) -> dict[int, float]:
     """|g_i| over all parameters, for the objectives that the estimator sees by themselves in this step."""
-    parts: dict[int, list[Tensor]] = {}
-    for block in blocks.values():
-        for key, row in block.seen.by_objective():
-            parts.setdefault(key, []).append(row)
+    parts: dict[int, list[tuple[Block, Tensor]]] = {}
+    for block, measured in blocks.items():
+        for key, row in measured.seen.by_objective():
+            parts.setdefault(key, []).append((block, row))
     largest = torch.finfo(torch.float32).max ** 0.5  # where the sum of squares overflows, any large number will do
-    return {key: min(float(torch.nn.utils.get_total_norm(rows)), largest) for key, rows in parts.items()}
+    return {key: min(norm, largest) for key, norm in total_norms(parts).items()}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..direction import Direction
-from ..gradients import Block
+from ..gradients import Block, gathered, own_part
 from ._averages import (
     Averages,
     Curvature,
@@ -21,7 +21,7 @@ from ._averages import (
     coefficients,
     largest_coefficient,
 )
-from ._rounding import check_dtype, decayed, random_bits
+from ._rounding import check_dtype, chosen, decayed, random_bits
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class PairAverages(Averages):
         if self.F is None:
             return
         # One draw for all pairs: what is rounded differs from pair to pair, and with it the outcome.
-        bits = random_bits(self.F, noise)
+        bits = random_bits(self.F, noise, self.block)
         at = {key: r for r, key in enumerate(x.objectives)}
         slot = {pair: e for e, pair in enumerate(self.pairs)}
         for pair in measured:
@@ -192,6 +192,10 @@ class PairAverages(Averages):
             F=new if self.F is None else torch.cat([self.F, new]),
         )
 
+    def reorder(self, places: Tensor) -> None:
+        if self.F is not None:
+            self.F = chosen(self.F, places)
+
     @property
     def age(self) -> Any:
         return self.n, self.scale
@@ -218,7 +222,7 @@ class PairAverages(Averages):
         (param,) = self.block.params
         assert self.F is not None
         return {
-            "F": self.F.reshape(len(self.pairs), *param.shape).clone(),
+            "F": gathered(param, self.F.reshape(len(self.pairs), *self.block.shapes[0]), 1).clone(),
             "pairs": [list(p) for p in self.pairs if p is not None],
             "n": list(self.n),
             "scale": list(self.scale),
@@ -237,6 +241,6 @@ class PairAverages(Averages):
 
     def load_state_dict(self, state: dict[str, Any], dtype: torch.dtype) -> None:
         (param,) = self.block.params
-        F = state["F"].to(device=param.device, dtype=self.dtype or dtype, copy=True)
+        F = own_part(param, state["F"], 1).to(device=param.device, dtype=self.dtype or dtype, copy=True)
         self.pairs = [(int(i), int(j)) for i, j in state["pairs"]]
-        self.n, self.scale, self.F = [*state["n"]], [*state["scale"]], F.reshape(len(F), param.numel())
+        self.n, self.scale, self.F = [*state["n"]], [*state["scale"]], F.reshape(len(F), self.block.entries)

@@ -11,6 +11,8 @@ import math
 import torch
 from torch import Tensor
 
+from ..gradients import Block
+
 DROPPED = {torch.bfloat16: 16, torch.float8_e5m2: 21}
 """The small dtypes: each is float32 with a shorter mantissa, and how many bits of it are missing."""
 SMALLEST_SCALE = 1 / 32  # so that what is stored is at most so many times larger than what it stands for
@@ -32,7 +34,10 @@ def decayed(row: Tensor, scale: float, decay: float, product: Product, bits: Ten
     if scale < least:
         x.mul_(scale / unit)
         scale = unit
-    x.addcmul_(a, b, value=c / scale)
+    if row.dtype is not torch.float8_e5m2:
+        x.addcmul_(a, b, value=c / scale)
+    else:
+        x.add_((a * b).mul_(c), alpha=1.0 / scale)  # in this order: neither c / scale nor a c / scale need be finite
     if bits is None:
         return scale
     if row.dtype is torch.float8_e5m2:
@@ -55,8 +60,11 @@ def _largest(x: Tensor) -> float:
     return float(x.abs().amax()) if x.numel() else 0.0
 
 
-def random_bits(like: Tensor, noise: torch.Generator | None) -> Tensor | None:
-    """Sixteen random bits for each entry of a row of ``like``; None if its dtype needs no rounding."""
+def random_bits(like: Tensor, noise: torch.Generator | None, block: Block | None = None) -> Tensor | None:
+    """Sixteen random bits for each entry of a row of ``like``; None if its dtype needs no rounding.
+
+    For a block of which this process has a part, they are drawn as for the whole: all processes draw the same.
+    """
     if like.dtype not in DROPPED:
         return None
     if noise is None:
@@ -64,10 +72,11 @@ def random_bits(like: Tensor, noise: torch.Generator | None) -> Tensor | None:
     if like.device.type != "cpu":  # the generator that is saved lives on the CPU
         seed = int(torch.randint(2**62, (), generator=noise, device=noise.device))
         noise = torch.Generator(like.device).manual_seed(seed)
-    size = like.shape[-1]
+    size = like.shape[-1] if block is None else sum(block.whole_sizes)
     words = torch.empty((size + 3) // 4, dtype=torch.int64, device=like.device)
     words.random_(-(2**63), None, generator=noise)  # four entries a draw
-    return words.view(torch.int16)[:size].to(torch.int32).bitwise_and_(0xFFFF)
+    bits = words.view(torch.int16)[:size]
+    return (bits if block is None else block.own(bits)).to(torch.int32).bitwise_and_(0xFFFF)
 
 
 def rounded(x: Tensor, dtype: torch.dtype, bits: Tensor) -> Tensor:
@@ -80,6 +89,13 @@ def rounded(x: Tensor, dtype: torch.dtype, bits: Tensor) -> Tensor:
         faint = torch.floor(x.abs() / QUANTUM + (bits + 0.5) / 65536.0) * QUANTUM
         y = torch.where(x.abs() < SUBNORMAL, torch.copysign(faint, x), y)
     return y.to(dtype)
+
+
+def chosen(rows: Tensor, places: Tensor) -> Tensor:
+    """The entries of ``rows`` [..., n] at some places, in any dtype: torch has no index for float8."""
+    if rows.dtype is not torch.float8_e5m2:
+        return rows[..., places]
+    return rows.view(torch.uint8)[..., places].view(rows.dtype)
 
 
 def check_dtype(saved: Tensor, dtype: torch.dtype | None) -> None:

@@ -15,13 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..direction import Direction
-from ..gradients import Block, spread
+from ..gradients import Block, first_row, gathered, local, own_part, spread
 from ._averages import (
     Averages,
     Curvature,
@@ -30,7 +31,7 @@ from ._averages import (
     check_pairs,
     coefficients,
 )
-from ._rounding import check_dtype, decayed, random_bits
+from ._rounding import check_dtype, chosen, decayed, random_bits
 
 SHARE = 4  # coordinates of a group for each entry of its S, at least, in tensors that have so many
 
@@ -41,62 +42,90 @@ class Groups:
     A group is one row of a tensor (all entries with one index in dimension 0: the inputs of a neuron, the filter of a
     channel, the vector of a token), or as many neighbouring rows as it takes to have ``SHARE`` coordinates for each of
     the C (C + 1) / 2 pairs of objectives. The rows of a vector (bias, norm) are its entries. No group spans tensors.
+    With ``whole``, a group is a tensor.
     """
 
-    def __init__(self, params: Sequence[Tensor], count: int) -> None:
+    def __init__(self, params: Sequence[Tensor], count: int, whole: bool = False) -> None:
         self.count = count
-        self.layout = [_group(p, SHARE * count * (count + 1) // 2) for p in params]  # entries, groups, their entries
-        self.total = sum(groups for _, groups, _ in self.layout)
+        least = [p.numel() if whole else SHARE * count * (count + 1) // 2 for p in params]
+        self.layout = [_group(p, n) for p, n in zip(params, least, strict=True)]
+        self.total = sum(run.groups for run in self.layout)
         self._runs = _merge(self.layout)
         self._sizes: Tensor | None = None
+        self._shards = Block(tuple(params)).shards
 
     def gram(self, G: Tensor) -> Tensor:
         """The Gram matrix of the rows G [k, entries] in each group: [groups, k, k]."""
         found = []
-        for (entries, groups, size), part in zip(
-            self._runs, G.split([entries for entries, _, _ in self._runs], dim=1), strict=True
-        ):
-            if groups * size > entries:
-                part = torch.nn.functional.pad(part, (0, groups * size - entries))
-            X = part.reshape(len(G), groups, size).transpose(0, 1)
-            found.append(X @ X.mT)
+        for run, part in zip(self._runs, G.split([run.entries for run in self._runs], dim=1), strict=True):
+            first, last = run.first // run.size, -(-(run.first + run.entries) // run.size)
+            before, after = run.first - first * run.size, last * run.size - run.first - run.entries
+            if before or after:
+                part = torch.nn.functional.pad(part, (before, after))
+            X = part.reshape(len(G), last - first, run.size).transpose(0, 1)
+            if last - first < run.groups:  # the others are those of other processes
+                found += [G.new_zeros(first, len(G), len(G)), X @ X.mT]
+                found.append(G.new_zeros(run.groups - last, len(G), len(G)))
+            else:
+                found.append(X @ X.mT)
         # Where a sum of squares overflows, any large number will do.
         largest = torch.finfo(G.dtype).max / (8 * max(len(G), 1))
-        return torch.cat(found).nan_to_num_(0.0, largest, -largest).clamp_(-largest, largest)
+        return self._shards.sum(torch.cat(found)).nan_to_num_(0.0, largest, -largest).clamp_(-largest, largest)
 
     def of_each(self, values: Sequence[float], like: Tensor) -> Tensor:
         """The value of its parameter for each group."""
-        return spread(values, [groups for _, groups, _ in self.layout], like)
+        return spread(values, [run.groups for run in self.layout], like)
 
     def spread(self, values: Tensor) -> Tensor:
         """The value of its group for each coordinate."""
         if self._sizes is None or self._sizes.device != values.device:
-            sizes = [min(size, entries - g * size) for entries, groups, size in self.layout for g in range(groups)]
+            sizes = [size for run in self.layout for size in run.sizes()]
             self._sizes = torch.tensor(sizes, dtype=torch.int64, device=values.device)
-        return values.repeat_interleave(self._sizes, output_size=sum(entries for entries, _, _ in self.layout))
+        return values.repeat_interleave(self._sizes, output_size=sum(run.entries for run in self.layout))
 
 
-def _group(param: Tensor, least: int) -> tuple[int, int, int]:
-    """Entries, number of groups, and entries of a group but for the last, which may be smaller."""
-    entries = param.numel()
+class Run(NamedTuple):
+    """The groups of a tensor: all but the last have ``size`` entries. This process has ``entries``, from ``first`` on.
+
+    Of a tensor with shards of another dimension than 0, each process has as many groups, with a part of each.
+    """
+
+    entries: int
+    groups: int
+    size: int
+    first: int = 0
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all groups are here, and of one size."""
+        return (self.entries, self.first) == (self.groups * self.size, 0)
+
+    def sizes(self) -> list[int]:
+        """What this process has of each group."""
+        ends = [min(max(g * self.size - self.first, 0), self.entries) for g in range(self.groups + 1)]
+        return [end - start for start, end in pairwise(ends)]
+
+
+def _group(param: Tensor, least: int) -> Run:
+    entries, here = param.numel(), local(param)
     if not entries:
-        return 0, 0, 1
+        return Run(0, 0, 1)
     rows = param.shape[0] if param.dim() > 1 else entries
-    row = entries // rows
-    together = min(rows, math.ceil(least / row))
+    together = min(rows, math.ceil(least / (entries // rows)))
     together = math.ceil(rows / (rows // together))  # evened out
-    return entries, math.ceil(rows / together), together * row
+    row = here.numel() // here.shape[0] if param.dim() > 1 and here.numel() else 1  # what this process has of one
+    return Run(here.numel(), math.ceil(rows / together), together * row, first_row(param) * row)
 
 
-def _merge(layout: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """The layout with neighbours whose groups are all of one size taken for one tensor."""
-    runs: list[tuple[int, int, int]] = []
-    for entries, groups, size in layout:
-        before = runs[-1] if runs else (0, 0, 0)
-        if before == (before[1] * size, before[1], size) and entries == groups * size:
-            runs[-1] = (before[0] + entries, before[1] + groups, size)
+def _merge(layout: Sequence[Run]) -> list[Run]:
+    """The layout with neighbours whose groups are all of one size, and here, taken for one tensor."""
+    runs: list[Run] = []
+    for run in layout:
+        before = runs[-1] if runs else Run(0, 0, 0)
+        if before.size == run.size and before.is_even and run.is_even:
+            runs[-1] = Run(before.entries + run.entries, before.groups + run.groups, run.size)
         else:
-            runs.append((entries, groups, size))
+            runs.append(run)
     return runs
 
 
@@ -104,9 +133,11 @@ def _merge(layout: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]
 class SeparableAverages(Averages):
     """``scale * v`` per coordinate, S [len(pairs), groups], T [groups].
 
-    S_ij of a pair that is not measured, because the batch lacks it, rests.
+    S_ij of a pair that is not measured, because the batch lacks it, rests. In a rotated basis a group is a tensor: its
+    Gram matrix is the same in every basis, which spares the rotation of all rows.
     """
 
+    rotates_rows = False
     scale: float = 1.0
     v: Tensor | None = None  # [entries of all parameters]
     S: Tensor | None = None
@@ -160,7 +191,7 @@ class SeparableAverages(Averages):
         self.S, self.T = self._taken(self._groups(len(x.weights)), x, measured, beta, norms)
         fresh = set(measured)
         self.n = [n + (pair in fresh) for pair, n in zip(self.pairs, self.n, strict=True)]
-        self.scale = decayed(self.v, self.scale, beta, (x.d, x.d, 1.0 - beta), random_bits(self.v, noise))
+        self.scale = decayed(self.v, self.scale, beta, (x.d, x.d, 1.0 - beta), random_bits(self.v, noise, self.block))
 
     def _taken(
         self, groups: Groups, x: Direction, measured: Sequence[Label], beta: float, norms: Norms | None
@@ -194,7 +225,7 @@ class SeparableAverages(Averages):
 
     def _groups(self, count: int) -> Groups:
         if self.groups is None:
-            self.groups = Groups(self.block.params, count)
+            self.groups = Groups(self.block.params, count, self.turned)
         return self.groups
 
     def grown(
@@ -203,7 +234,7 @@ class SeparableAverages(Averages):
         missing = self.missing(measured)
         if not missing:
             return self
-        groups = Groups(self.block.params, count) if self.groups is None else self.groups
+        groups = Groups(self.block.params, count, self.turned) if self.groups is None else self.groups
         v, T = self.v, self.T
         if v is None:
             v = torch.zeros(self.block.entries, dtype=self.dtype or dtype, device=device)
@@ -219,6 +250,10 @@ class SeparableAverages(Averages):
             groups=groups,
         )
 
+    def reorder(self, places: Tensor) -> None:
+        if self.v is not None:
+            self.v = chosen(self.v, places)
+
     @property
     def age(self) -> Any:
         return self.n, self.scale
@@ -232,7 +267,7 @@ class SeparableAverages(Averages):
         Ss = Ts = vs
         count = None
         if self.v is not None and self.S is not None and self.T is not None and self.groups is not None:
-            each = [groups for _, groups, _ in self.groups.layout]
+            each = [run.groups for run in self.groups.layout]
             vs, Ss, Ts = self.v.split(self.block.sizes), self.S.split(each, dim=1), self.T.split(each)
             count = self.groups.count
         return [
@@ -245,7 +280,7 @@ class SeparableAverages(Averages):
                 v=v,
                 S=S,
                 T=T,
-                groups=None if count is None else Groups(block.params, count),
+                groups=None if count is None else Groups(block.params, count, self.turned),
             )
             for block, pairs, v, S, T in zip(blocks, self._pairs_by_param(), vs, Ss, Ts, strict=True)
         ]
@@ -262,12 +297,12 @@ class SeparableAverages(Averages):
         v = torch.cat([self.v, *(a.v for a in others if a.v is not None)])
         S = torch.cat([self.S, *(a.S for a in others if a.S is not None)], dim=1)
         T = torch.cat([self.T, *(a.T for a in others if a.T is not None)])
-        return replace(self, **joined, v=v, S=S, T=T, groups=Groups(block.params, self.groups.count))
+        return replace(self, **joined, v=v, S=S, T=T, groups=Groups(block.params, self.groups.count, self.turned))
 
     def state_dict(self) -> dict[str, Any]:
         assert self.v is not None and self.S is not None and self.T is not None and self.groups is not None
         return {
-            "v": self.v.reshape(self.block.params[0].shape).clone(),
+            "v": gathered(self.block.params[0], self.v.reshape(self.block.shapes[0])).clone(),
             "S": self.S.clone(),
             "T": self.T.clone(),
             "pairs": [list(p) for p in self.pairs if p is not None],
@@ -280,7 +315,7 @@ class SeparableAverages(Averages):
         for key in ("v", "S", "T", "pairs", "n", "scale", "count"):
             if key not in state:
                 raise ValueError(f"lack {key!r}")
-        shape, groups = tuple(self.block.params[0].shape), Groups(self.block.params, state["count"]).total
+        shape, groups = tuple(self.block.params[0].shape), Groups(self.block.params, state["count"], self.turned).total
         if tuple(state["v"].shape) != shape:
             raise ValueError(f"have shape {tuple(state['v'].shape)}; the parameter has shape {shape}")
         S, pairs = state["S"], len(state["pairs"])
@@ -293,11 +328,12 @@ class SeparableAverages(Averages):
 
     def load_state_dict(self, state: dict[str, Any], dtype: torch.dtype) -> None:
         (param,) = self.block.params
-        self.v = state["v"].to(device=param.device, dtype=self.dtype or dtype, copy=True).reshape(-1)
+        v = own_part(param, state["v"])
+        self.v = v.to(device=param.device, dtype=self.dtype or dtype, copy=True).reshape(-1)
         self.S, self.T = (state[key].to(device=param.device, dtype=dtype, copy=True) for key in ("S", "T"))
         self.pairs = [(int(i), int(j)) for i, j in state["pairs"]]
         self.n, self.scale = [*state["n"]], float(state["scale"])
-        self.groups = Groups(self.block.params, state["count"])
+        self.groups = Groups(self.block.params, state["count"], self.turned)
 
 
 def _over(S: Tensor, T: Tensor) -> Tensor:

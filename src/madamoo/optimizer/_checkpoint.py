@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
-from ..gradients import Layout
+from ..gradients import Layout, is_divided
 
 if TYPE_CHECKING:
     from ._multi_objective import MultiObjective
@@ -42,9 +44,23 @@ def save_state(opt: MultiObjective) -> dict[str, Any]:
         "options": _options(opt),
     }
     # Once more, not a copy: torch.distributed.checkpoint carries "state" and "param_groups" only, a tuple as one piece.
-    state["param_groups"][0][KEY] = (own,)
+    # Its full state of sharded parameters takes nothing but numbers, tensors and bytes for one piece.
+    state["param_groups"][0][KEY] = _as_bytes(own) if any(map(is_divided, params)) else (own,)
     state[KEY] = own
     return state
+
+
+def _as_bytes(own: dict[str, Any]) -> bytes:
+    file = io.BytesIO()
+    torch.save(own, file)
+    return file.getvalue()
+
+
+def _carried(piece: tuple[dict[str, Any]] | bytes) -> dict[str, Any]:
+    if isinstance(piece, bytes):
+        with _reading("the piece that torch.distributed.checkpoint has carried,"):
+            return dict(torch.load(io.BytesIO(piece), weights_only=True))
+    return piece[0]
 
 
 def _options(opt: MultiObjective) -> dict[str, dict[str, Any]]:
@@ -98,7 +114,7 @@ def _with_own_part(state: dict[str, Any]) -> dict[str, Any]:
     """The checkpoint with our part in its own place alone, wherever it came."""
     state = dict(state)
     groups = state.get("param_groups") or []
-    carried = [group[KEY][0] for group in groups if KEY in group]
+    carried = [_carried(group[KEY]) for group in groups if KEY in group]
     if groups:
         state["param_groups"] = [{key: value for key, value in group.items() if key != KEY} for group in groups]
     if KEY not in state and carried:
@@ -136,9 +152,9 @@ def _check(opt: MultiObjective, state: dict[str, Any], params: list[Tensor]) -> 
     if (opt.metric is None) != (own["metric"] is None):
         here, there = ("no metric", "one") if opt.metric is None else ("a metric", "none")
         raise ValueError(f"the optimizer has {here}, the checkpoint has {there}")
+    _check_options(own.get("options", {}), _options(opt))
     if opt.metric is not None:
         opt.metric.check_state_dict(own["metric"], params, own["n_objectives"], static=opt.solver.static)
-    _check_options(own.get("options", {}), _options(opt))
     return own
 
 

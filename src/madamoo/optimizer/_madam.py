@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._foreach_utils import _get_fused_kernels_supported_devices
 
+from ..gradients import is_divided
 from ..metric import Metric, PreferenceMetric
 from ..solvers import Solver
 from ._multi_objective import MultiObjective
@@ -71,4 +72,7 @@ def _fused_adam(params: list[Any], **options: Any) -> torch.optim.AdamW:
     if not all(p.device.type in devices and p.is_floating_point() for p in tensors):  # torch would say so in step()
         for settings in (optimizer.defaults, *optimizer.param_groups):
             settings["fused"] = False
+    for settings in optimizer.param_groups:  # torch has no kernel for tensors of both kinds together
+        if len({is_divided(p) for p in settings["params"]}) > 1:
+            settings["fused"], settings["foreach"] = False, False
     return optimizer

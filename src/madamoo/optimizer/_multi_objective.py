@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -16,7 +15,9 @@ from torch.optim import Optimizer
 from .. import solvers
 from ..checks import check_vector
 from ..gradients import (
+    Batch,
     Cut,
+    Exchange,
     FeaturesT,
     Losses,
     LossesT,
@@ -24,16 +25,20 @@ from ..gradients import (
     cut_at,
     foreign,
     full_precision,
+    read_counts,
     read_losses,
     read_scale,
+    used_up,
 )
 from ..metric import Metric
 from ..solvers import Solver
+from ._chain import Chain
 from ._checkpoint import load_state, save_state
-from ._guards import check_gram_of_features, claim, warn_of_coupled_decay
+from ._guards import check_engine, check_gram_of_features, claim, warn_of_coupled_decay
 from ._options import OptionArguments, Options
 from ._run import RunState
 from ._step import NotFinite, Rooms, Step, trainable
+from ._wrapper import Wrapper, evaluates_again
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -42,16 +47,23 @@ MANY = 16
 """More losses than this in a tensor without names may be those of single samples."""
 
 
-class MultiObjective(Optimizer):
+class MultiObjective(Wrapper):
     """Trains on several objectives with any torch optimizer.
 
     ``backward(losses)`` differentiates the losses, lets the solver weigh them, divides the direction by the metric and
     writes the result to ``.grad``; ``step()`` is the inner optimizer's. In between, clip, log or unscale as usual.
     Several ``backward`` before one ``step`` accumulate: losses and gradients are summed, ``.grad`` is overwritten.
-    Solver, averages and generators change in ``step`` only, so a step that is not taken leaves no trace.
+    Solver, averages and generators change in ``step`` only, so a step that is not taken leaves no trace. A step that
+    ``backward`` refused does nothing; without a ``backward``, ``step`` is the inner optimizer's.
+
+    ``state_dict()`` is the inner optimizer's, and under ``"multi_objective"`` all else that the next step needs. One
+    that does not fit is refused whole, with the reason. Options of solver, metric and optimizer have to be those that
+    it was made with, for its averages and weights depend on them; to go on with others on purpose, delete
+    ``state_dict["multi_objective"]["options"]``.
 
     Args:
-        optimizer: the optimizer that moves the parameters; its ``param_groups`` are this one's too.
+        optimizer: the optimizer that moves the parameters; its ``param_groups`` are this one's too. Or several, over
+            disjoint parameters, which then are one :class:`Chain`: ``[Muon(matrices), AdamW(rest)]``.
         solver: weighs the objectives; :class:`~madamoo.solvers.LS` if None. A name with options works too:
             ``"cagrad:c=0.2"``.
         metric: divides the direction; None leaves it as it is (the baseline).
@@ -69,9 +81,9 @@ class MultiObjective(Optimizer):
             approximation, the upper bound of `Sener and Koltun <https://arxiv.org/abs/1810.04650>`_, and takes one pass
             through the trunk whatever the number of objectives. There are no rows of the trunk then, so the metric has
             to be None or ``PreferenceMetric("marginal")``.
+        process_group: the processes that train the model together, as replicas (DDP) or with shards of it
+            (``fully_shard``); all of them, where torch.distributed has started, if None.
     """
-
-    _step_supports_amp_scaling = False  # a GradScaler divides .grad before step(), as for any optimizer
 
     optimizer: Optimizer
     solver: Solver
@@ -81,11 +93,13 @@ class MultiObjective(Optimizer):
 
     def __init__(
         self,
-        optimizer: Optimizer,
+        optimizer: Optimizer | Sequence[Optimizer],
         solver: Solver | str | None = None,
         metric: Metric | None = None,
         **options: Unpack[OptionArguments],
     ) -> None:
+        if isinstance(optimizer, Sequence):
+            optimizer = Chain(optimizer)
         if not isinstance(optimizer, Optimizer) or isinstance(optimizer, MultiObjective):
             raise TypeError(f"optimizer must be a torch optimizer, got {type(optimizer).__name__}")
         solver = solvers.get(solver) if isinstance(solver, str) else solvers.LS() if solver is None else solver
@@ -105,11 +119,13 @@ class MultiObjective(Optimizer):
         if metric is not None:
             warn_of_coupled_decay(optimizer)
         names = chosen.objectives
-        run = RunState(count=None if names is None else len(names), names=names, ordered=names is not None)
-        # The base class would make parameter groups of its own; its __setstate__ makes all the rest.
-        super().__setstate__(
-            {"optimizer": optimizer, "solver": solver, "metric": metric, "options": chosen, "run": run}
+        run = RunState(
+            count=None if names is None else len(names),
+            names=names,
+            ordered=names is not None,
+            exchange=Exchange(chosen.process_group),
         )
+        super().__init__(optimizer=optimizer, solver=solver, metric=metric, options=chosen, run=run)
         if solver.needs_rows or chosen.rows == "all" or averages_need_rows:
             allow_several_backward_passes()
 
@@ -118,6 +134,14 @@ class MultiObjective(Optimizer):
         if name in _OPTIONS:
             return getattr(self.options, name)
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """An option that is changed later would be changed in vain."""
+        if name in _OPTIONS:
+            raise AttributeError(
+                f"{name} is chosen when the optimizer is built: {type(self).__name__}(..., {name}=...)"
+            )
+        super().__setattr__(name, value)
 
     # The groups are the inner optimizer's own list, and its load_state_dict rebinds it: so look it up each time.
     @property
@@ -171,6 +195,7 @@ class MultiObjective(Optimizer):
         features: FeaturesT | None = None,
         *,
         extra: Tensor | None = None,
+        counts: Sequence[float] | Mapping[str, float] | Tensor | None = None,
     ) -> None:
         """Differentiate the losses, weigh them, apply the metric, and write the result to ``.grad``.
 
@@ -183,14 +208,25 @@ class MultiObjective(Optimizer):
             features: with ``gram="features"``, the tensor or tensors where trunk and heads meet.
             extra: a scalar that is no objective, a penalty for one: its gradient joins d, with weight 1, before the
                 metric.
+            counts: the number of samples behind each loss, where processes that train together have different ones:
+                the loss of an objective is then the mean over all samples. Without it, it is the mean over the
+                processes that have the objective in their batch.
         """
         run = self.run
         if isinstance(preference, Tensor) and preference.requires_grad:
             raise TypeError("backward takes all losses together: backward([loss_1, loss_2]), not backward(l1, l2)")
         params = trainable(self.param_groups)
         before = self._before(params)
-        batch = self._read(losses, before, extra, scaler)
-        vector = self._read_preference(preference, batch, before)
+        names, count = (run.names, run.count) if before is None else (before.names, len(before.values))
+
+        def read(names: tuple[str, ...] | None) -> Batch:
+            read = self._read(losses, names, count, extra, scaler)
+            vector = self._read_preference(preference, read, before)
+            return Batch(read, read_counts(counts, read), vector)
+
+        check_engine(self.optimizer, self.options, params, run.exchange.processes.count)
+        agreed = run.exchange.losses(read, (names, count), params, self._settings)
+        batch, vector = agreed.losses, agreed.preference
         claim(self.solver, run)
         if self.metric is not None:
             claim(self.metric, run)
@@ -203,13 +239,35 @@ class MultiObjective(Optimizer):
         with torch.no_grad(), full_precision(params[0].device):
             step = Step.begin(self._rooms(), before, batch, vector, params, run.layout)
             try:
-                step.advance(batch, scale, retain_graph, cut)
+                step.advance(batch, scale, retain_graph, cut, hold=run.holds)
             except NotFinite:
                 self._refuse(step, scaler)
         run.pending = step
         run.losses = step.values
         if step.weights is not None:
             run.weights = batch.like_losses(step.weights)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Within it, ``backward`` gathers gradients and sends none: for all micro-batches of a step but the last.
+
+        As DistributedDataParallel's: the last ``backward`` before ``step()`` comes outside, sends the sum to the other
+        processes and writes ``.grad``. Losses are exchanged all the same, since a step that is not finite in one
+        process is skipped in all. Parameters that ``fully_shard`` has divided are reduced in every backward pass.
+        """
+        before, self.run.holds = self.run.holds, True
+        try:
+            yield
+        finally:
+            self.run.holds = before
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """What all processes of a run must have alike."""
+        options = {name: value for name, value in self.options.saved().items()}
+        metric = None if self.metric is None else self.metric.options()
+        own = {"options": options, "solver": repr(self.solver), "metric": metric}
+        return {**own, "optimizer": type(self.optimizer).__name__}
 
     def _rooms(self) -> Rooms:
         run = self.run
@@ -224,7 +282,10 @@ class MultiObjective(Optimizer):
         if pending is not None and [*map(id, pending.params)] != [*map(id, params)]:
             raise ValueError("the trainable parameters changed within a step: call zero_grad() first")
         gradients = [p.grad for p in params if p.grad is not None]
-        lost = foreign(params) if pending is None else not pending.failed and pending.written.was_touched(gradients)
+        if pending is None or not pending.written.versions:
+            lost = foreign(params)
+        else:
+            lost = not pending.failed and pending.written.was_touched(gradients)
         if lost and self.run.once("foreign gradients"):
             warnings.warn(
                 "the gradients that are in .grad before opt.backward(losses) are overwritten: give what they are of as "
@@ -234,10 +295,14 @@ class MultiObjective(Optimizer):
         return pending
 
     def _read(
-        self, losses: LossesT, before: Step | None, extra: Tensor | None, scaler: torch.amp.GradScaler | None
+        self,
+        losses: LossesT,
+        names: tuple[str, ...] | None,
+        count: int | None,
+        extra: Tensor | None,
+        scaler: torch.amp.GradScaler | None,
     ) -> Losses:
         run = self.run
-        names, count = (run.names, run.count) if before is None else (before.names, len(before.values))
         batch = read_losses(losses, names, count, extra=extra)
         factor = batch.scaled_by() if scaler is None else None
         if factor is not None:
@@ -245,12 +310,19 @@ class MultiObjective(Optimizer):
                 f"the losses look scaled by a GradScaler, by {factor:g}: pass them as they are, and "
                 "opt.backward(losses, scaler=scaler)"
             )
-        if count is None and isinstance(losses, Tensor) and len(batch.roots) > MANY and run.once("many"):
-            warnings.warn(
-                f"losses has shape {tuple(losses.shape)}: are these {len(batch.roots)} objectives? If they are the "
-                "losses of single samples, give their mean",
-                stacklevel=3,
-            )
+        if count is None and isinstance(losses, Tensor):
+            if len(batch.roots) > MANY and run.once("many"):
+                warnings.warn(
+                    f"losses has shape {tuple(losses.shape)}: are these {len(batch.roots)} objectives? If they are the "
+                    "losses of single samples, give their mean",
+                    stacklevel=5,
+                )
+            if losses.dim() == 0 and run.once("one"):
+                warnings.warn(
+                    "losses is one number, so there is nothing to weigh: if it is a sum of objectives, give them one "
+                    "by one, opt.backward([loss_1, loss_2, ...]); if there is one objective, opt.backward([loss])",
+                    stacklevel=5,
+                )
         return batch
 
     def _read_preference(self, preference: Any, batch: Losses, before: Step | None) -> Tensor | None:
@@ -289,22 +361,6 @@ class MultiObjective(Optimizer):
                 stacklevel=3,
             )
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Let the inner optimizer move the parameters, and keep what ``backward`` computed.
-
-        A step that ``backward`` refused does nothing. Without a ``backward``, this is the inner optimizer's step.
-        """
-        arguments: tuple[Any, Any] = (self, closure), {}
-        for before in self._optimizer_step_pre_hooks.values():
-            arguments = cast(Any, before(self, *arguments)) or arguments
-        result = self._step(*arguments[0][1:], **arguments[1])
-        for after in self._optimizer_step_post_hooks.values():
-            after(self, *arguments)
-        return result
-
-    # torch wraps step() in its hooks, the global ones too, which the inner optimizer's step() calls already.
-    step.hooked = True  # type: ignore[attr-defined]
-
     def _step(self, closure: Callable[[], Any] | None = None) -> Any:
         if evaluates_again(self.optimizer):
             if closure is None:
@@ -323,13 +379,14 @@ class MultiObjective(Optimizer):
         if pending is not None and pending.failed:
             self._drop_pending()
             return result
+        if pending is not None and pending.collected.unsent is not None:
+            raise RuntimeError(
+                "step() after a backward() in no_sync(): the last backward() of a step comes outside of it, and brings "
+                "the gradients of all processes together"
+            )
         if pending is not None and pending.written.was_cleared(pending.params):
             self._drop_pending()
-        elif (
-            pending is None
-            and self.run.weights is None
-            and foreign(p for group in self.param_groups for p in group["params"])
-        ):
+        elif pending is None and foreign(self._all_params()):
             self._warn_of_plain_backward()
         self.optimizer.step()
         self._commit()
@@ -339,18 +396,24 @@ class MultiObjective(Optimizer):
         if self.run.once("plain backward"):
             warnings.warn(
                 f"step() without opt.backward(losses): this is plain {type(self.optimizer).__name__}, on gradients "
-                "from elsewhere. Replace `loss.backward()` by `opt.backward([loss_1, loss_2, ...])`",
+                "from elsewhere. Replace `loss.backward()` by `opt.backward([loss_1, loss_2, ...])`; where a framework "
+                "calls it for you, see madamoo.integrations",
                 stacklevel=4,
             )
 
-    def observe(self, losses: LossesT) -> None:
+    def observe(self, losses: LossesT, *, counts: Sequence[float] | Mapping[str, float] | Tensor | None = None) -> None:
         """Show the solver the losses of the same batch after the step; some (FAMO) learn from the change.
 
         They need no graph: compute them under ``torch.no_grad()``. Objectives may be missing as in :meth:`backward`.
         """
         if self.run.pending is not None:
             raise RuntimeError("observe(losses) comes after step(): a backward() is still waiting for its step")
-        batch = read_losses(losses, self.run.names, self.run.count, graph=False)
+
+        def read(names: tuple[str, ...] | None) -> Batch:
+            read = read_losses(losses, names, self.run.count, graph=False)
+            return Batch(read, read_counts(counts, read))
+
+        batch = self.run.exchange.losses(read, (self.run.names, self.run.count), (), {}).losses
         self.solver.ensure(len(batch.values))
         self.solver.observe(batch.values)
 
@@ -362,27 +425,11 @@ class MultiObjective(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         self.optimizer.add_param_group(param_group)
 
-    def state_dict(self) -> dict[str, Any]:
-        """The inner optimizer's state dict, and under ``"multi_objective"`` all else that the next step needs."""
-        for before in self._optimizer_state_dict_pre_hooks.values():
-            before(self)
-        state = save_state(self)
-        for hook in self._optimizer_state_dict_post_hooks.values():
-            state = hook(self, state) or state
-        return state
+    def _save(self) -> dict[str, Any]:
+        return save_state(self)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what :meth:`state_dict` gave; a state that does not fit is refused whole, with the reason.
-
-        Options of solver, metric and optimizer have to be those that the state was made with: its averages and weights
-        depend on them. To go on with others on purpose, delete ``state_dict["multi_objective"]["options"]``.
-        """
-        state_dict = dict(state_dict)
-        for before in self._optimizer_load_state_dict_pre_hooks.values():
-            state_dict = before(self, state_dict) or state_dict
+    def _load(self, state_dict: dict[str, Any]) -> None:
         load_state(self, state_dict)
-        for after in self._optimizer_load_state_dict_post_hooks.values():
-            after(self)
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("optimizer", "solver", "metric", "options")
@@ -390,6 +437,9 @@ class MultiObjective(Optimizer):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(solver={self.solver!r}, metric={self.metric!r}, optimizer={self.optimizer!r})"
+
+    def _all_params(self) -> Iterator[Tensor]:
+        return (p for group in self.param_groups for p in group["params"])
 
     def _drop_pending(self) -> None:
         self.run.pending = None
@@ -399,19 +449,9 @@ class MultiObjective(Optimizer):
         """The step is taken: what was pending becomes part of the run."""
         pending = self.run.pending
         self._drop_pending()
+        used_up(self._all_params())
         if pending is not None and not pending.failed:
             self.run.commit(pending)
 
 
 _OPTIONS = frozenset(f.name for f in fields(Options))
-
-
-def evaluates_again(optimizer: Optimizer) -> bool:
-    """Whether the optimizer cannot do without a closure, as L-BFGS, which calls it several times per step."""
-    return _needs_closure(type(optimizer).step)
-
-
-@cache
-def _needs_closure(step: Callable[..., Any]) -> bool:
-    closure = inspect.signature(step).parameters.get("closure")
-    return closure is not None and closure.default is inspect.Parameter.empty

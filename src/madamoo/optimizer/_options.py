@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from typing_extensions import TypedDict
 
-from ..checks import check_choice
+from ..checks import check_choice, check_positive
 from ..gradients import check_names
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 HeadWeights: TypeAlias = Literal["auto", "lambda"]
 RowsKept: TypeAlias = Literal["needed", "all"]
@@ -27,6 +31,7 @@ class OptionArguments(TypedDict, total=False):
     max_norm: float | None
     rows: RowsKept
     gram: GramOf
+    process_group: ProcessGroup | None
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,7 @@ class Options:
     max_norm: float | None = None
     rows: RowsKept = "needed"
     gram: GramOf = "parameters"
+    process_group: ProcessGroup | None = None
 
     @classmethod
     def read(cls, arguments: OptionArguments, optimizer: Optimizer) -> Options:
@@ -51,13 +57,20 @@ class Options:
         check_choice("head_weights", options.head_weights, ("auto", "lambda"))
         check_choice("rows", options.rows, ("needed", "all"))
         check_choice("gram", options.gram, ("parameters", "features"))
-        if options.max_norm is not None and not options.max_norm > 0:
-            raise ValueError(f"max_norm must be positive, got {options.max_norm!r}")
+        if options.max_norm is not None:
+            given["max_norm"] = check_positive("max_norm", options.max_norm)
         if options.objectives is not None:
             given["objectives"] = check_names(options.objectives)
+            if not given["objectives"]:
+                raise ValueError("objectives must hold at least one name, got none")
         if options.shared is not None:
             given["shared"] = _shared_parameters(given["shared"], optimizer)
         return cls(**given)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Options:
+        group = self.process_group  # nothing to copy
+        given: dict[str, Any] = {k: v if v is group else copy.deepcopy(v, memo) for k, v in vars(self).items()}
+        return Options(**given)
 
     def saved(self) -> dict[str, Any]:
         """Those on which a step depends; a checkpoint made with others is refused."""

@@ -26,6 +26,7 @@ class RunState:
     pending: Step | None = None
     probes: tuple[Any, ...] = ()  # diagnostics that watch the run; they change nothing
     exchange: Exchange = field(default_factory=Exchange)
+    holds: bool = False  # whether a ``backward`` keeps its gradients for a later one to send
 
     def tell(self, event: str, *facts: Any) -> None:
         """Tell the probes how far the step has come."""

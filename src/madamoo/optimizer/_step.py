@@ -29,6 +29,7 @@ from ..gradients import (
     differentiate_trunk,
     full_precision,
     gram_matrix,
+    is_divided,
     join_sides,
     largest_entry,
     row_statistics,
@@ -104,6 +105,8 @@ class Step:
             count, static = len(batch.roots), rooms.solver.static
             measurement = None if rooms.metric is None else rooms.metric.measure(count, static=static)
         step = cls(rooms, params, batch.names, preference, measurement, Collected(batch.values, batch.present, layout))
+        if any(map(is_divided, params)):
+            step.written.among = rooms.exchange.processes
         step.collected = step._collector().open(None if before is None else before.collected, batch, layout)
         if before is not None and before.weights is not None:
             step.before = before.present, before.weights
@@ -128,7 +131,7 @@ class Step:
         metric, each = self.rooms.metric, {p.dtype: p for p in self.params}
         if metric is None:
             return max(torch.finfo(dtype).max for dtype in each)
-        return min(torch.finfo(metric.compute_dtype(p)).max ** 0.5 / 8 for p in each.values())
+        return min(map(metric.largest_gradient, each.values()))
 
     @cached_property
     def largest_weight(self) -> float:
@@ -137,20 +140,29 @@ class Step:
             torch.finfo(torch.promote_types(dtype, torch.float32)).max for dtype in {p.dtype for p in self.params}
         )
 
-    def advance(self, batch: Losses, scale: float, retain_graph: bool, cut: Cut | None) -> None:
-        """Through all rooms; what is not finite ends the step on the way."""
+    def advance(self, batch: Losses, scale: float, retain_graph: bool, cut: Cut | None, *, hold: bool = False) -> None:
+        """Through all rooms; what is not finite ends the step on the way. With ``hold``, no further than the first."""
         if not self.collected.finite:
             raise NotFinite
         if cut is not None:
             self._collect_at_features(batch, cut, scale, retain_graph)
         elif self.rooms.solver_looks:
-            self.collect(batch, scale, retain_graph)
-            self.solve()
+            self.collect(batch, scale, retain_graph, hold)
         else:
             self.solve()
-            self.collect(batch, scale, retain_graph)
-        self.direct()
+            self.collect(batch, scale, retain_graph, hold)
+        if hold:
+            return
+        self.rooms.exchange.meet(self._decide, 0, torch.uint8)
         self.precondition(scale)
+
+    def _decide(self) -> tuple[None, Tensor]:
+        """All that may still fail: once every process is through, none of them will."""
+        if self.weights is None:
+            self.solve()
+        self.direct()
+        self.settle()
+        return None, torch.empty(0, dtype=torch.uint8)
 
     # Room one.
 
@@ -165,7 +177,7 @@ class Step:
 
         return Collector(self.params, group_of, options.shared or (), together)
 
-    def collect(self, batch: Losses, scale: float, retain_graph: bool) -> None:
+    def collect(self, batch: Losses, scale: float, retain_graph: bool, hold: bool = False) -> None:
         """The gradients of one more batch: a pass for each row that is needed, one for the sum of the rest."""
         rooms = self.rooms
         needed: Sequence[int] = batch.present
@@ -176,44 +188,81 @@ class Step:
         if len(needed) < len(batch.present):
             assert self.weights is not None
             weights = self.weights.tolist()
-            rest = {i: weights[i] for i in batch.present if i not in needed}
-        rooms.tell("passes", batch, self.params, needed, scale)
-        found = differentiate(batch, self.params, needed, rest, scale=scale, retain_graph=retain_graph)
-        reached = found.reached()
-        if not reached and not any(g is not None for g in found.rest or ()):
-            raise ValueError("no loss reaches a parameter of the optimizer: was it built on another model?")
-        for i in set(needed) - reached:  # it looks like one that has converged; a solver would take it for that
+            rest = {i: weights[i] for i in batch.here if i not in needed}
+        here = [i for i in needed if i in batch.here]
+        rooms.tell("passes", batch, self.params, here, scale)
+
+        def differentiated() -> Found:
+            found = differentiate(batch, self.params, here, rest, scale=scale, retain_graph=retain_graph)
+            if (here or rest) and not found.reached() and not any(g is not None for g in found.rest or ()):
+                raise ValueError("no loss reaches a parameter of the optimizer: was it built on another model?")
+            return found
+
+        reached = self._take(batch, differentiated, hold)
+        for i in set(here) - reached:  # it looks like one that has converged; a solver would take it for that
             warnings.warn(f"loss {batch.label(i)} reaches no parameter of the optimizer", stacklevel=4)
-        self._take(batch, found)
-        if not rooms.solver_looks:
+        if not (rooms.solver_looks or hold):
             largest = largest_entry(self.rows, self.limit)
             self._check([largest] * len(self.values))
 
-    def _take(self, batch: Losses, found: Found) -> None:
-        """Add what was found; from here on, rows, losses and presence are those of the whole step."""
-        opaque, missing = False, len(self.present) < len(self.values)
-        if found.rows or missing:  # one loss alone does not show that it was picked from a vector: doubt is opaque
-            opaque = batch.is_opaque() or len(batch.present) == 1 < len(batch.values)
-        else:
-            batch.check_graph()
-        collected = self._collector().add(self.collected, found, opaque=opaque, missing=missing)
-        self.collected = self.rooms.exchange.agree(collected)
+    def _take(self, batch: Losses, differentiated: Callable[[], Found], hold: bool = False) -> set[int]:
+        """Add what is found; from here on, rows, losses and presence are those of the whole step, in all processes.
+
+        With ``hold``, other processes see it with a later micro-batch. Returns the objectives that were found.
+        """
+        exchange, count = self.rooms.exchange, len(self.values)
+        missing, alone = len(self.present) < count, exchange.processes.count == 1
+        size = 0 if hold or alone else (count + 1) * len(self.params)
+
+        def find() -> tuple[tuple[set[int], Collected], Tensor]:
+            found, opaque = differentiated(), False
+            if found.rows or missing:  # one loss alone does not show that it was picked from a vector: doubt is opaque
+                opaque = batch.is_opaque() or len(batch.here) == 1 < count
+            else:
+                batch.check_graph()
+            reached, kept = found.reached(), self.collected.keep(found, opaque)
+            assert kept.unsent is not None
+            if not size:
+                return (reached, kept), torch.empty(0, dtype=torch.uint8)
+            zeros = kept.opaque and bool(kept.unsent.rows or missing)
+            return (reached, kept), kept.unsent.signs(count, len(self.params), opaque=zeros)
+
+        (reached, kept), told = exchange.meet(find, size, torch.uint8)
+        self.collected = kept
+        if not hold:
+            assert kept.unsent is not None
+            signs = None if alone else told.view(count + 1, len(self.params))
+            self.collected = self._collector().add(
+                kept, kept.unsent, opaque=kept.opaque, missing=missing, signs=signs, send=exchange.rows
+            )
         self.rooms.tell("room", "gradients")
+        return reached
 
     def _collect_at_features(self, batch: Losses, cut: Cut, scale: float, retain_graph: bool) -> None:
         """The same with the Gram matrix of the features: one pass per head, and one through the trunk."""
         rooms = self.rooms
         rooms.tell("passes", batch, self.params, (), scale)
-        features, heads = differentiate_heads(batch, cut, scale=scale, retain_graph=retain_graph)
-        gram = gram_matrix(features, len(self.values))
+        processes, count = rooms.exchange.processes, len(self.values)
+
+        def find() -> tuple[tuple[list[Rows], Found], Tensor]:
+            found = differentiate_heads(batch, cut, scale=scale, retain_graph=retain_graph)
+            return found, gram_matrix(found[0], count).flatten()
+
+        # Each process has features of other samples: parts of rows, of a mean over the processes.
+        (features, heads), gram = rooms.exchange.meet(find, count * count, torch.float64)
+        gram = gram.view(count, count) / processes.count**2
         if not bool(torch.isfinite(gram).all()):
             raise NotFinite
         rooms.tell("room", "gradients")
         self._solve(gram)
         assert self.weights is not None
         weights = self.weights.tolist()
-        trunk = differentiate_trunk(batch, cut, features, weights, scale=scale, retain_graph=retain_graph)
-        self._take(batch, join_sides(cut, heads, trunk, self.params))
+
+        def joined() -> Found:
+            trunk = differentiate_trunk(batch, cut, features, weights, scale=scale, retain_graph=retain_graph)
+            return join_sides(cut, heads, trunk, self.params)
+
+        self._take(batch, joined)
         self._check([largest_entry(self.rows, self.limit)] * len(weights))
 
     def _check_same_weights(self) -> None:
@@ -294,10 +343,11 @@ class Step:
             if solver.per_coordinate and follows:
                 single = rows.stack if isinstance(rows, HeadRows) else rows.single
                 objectives = rows.block.owners[:1] if isinstance(rows, HeadRows) else rows.objectives
-                mask = solver.masks(single.to(dtype), objectives)
+                mask = rows.block.own(solver.masks(rows.block.among_zeros(single.to(dtype)), objectives))
             directions.append(combine(rows, weights if follows else ones, dtype, mask))
         # Rarely more than one look.
-        self.written.vanishes = not any(bool(x.d[:64].any()) or bool(x.d.any()) for x in directions)
+        here = any(bool(x.d[:64].any()) or bool(x.d.any()) for x in directions)
+        self.written.vanishes = not self.written.among.any(here)
         factor = clip_factor(directions, self.rooms.options.max_norm)
         if factor < 1.0:
             directions = [x.scaled(factor) for x in directions]
@@ -305,8 +355,8 @@ class Step:
 
     # Room four.
 
-    def precondition(self, scale: float) -> None:
-        """d / M, multiplied by a GradScaler's ``scale``, to ``.grad``."""
+    def settle(self) -> None:
+        """What the metric will do with d; it may find that it has not the memory."""
         assert self.weights is not None
         metric = self.rooms.metric
         if metric is not None:
@@ -317,10 +367,17 @@ class Step:
                 [x for x, _ in self.directions],
                 self.collected.layout,
             )
+
+    def precondition(self, scale: float) -> None:
+        """d / M, multiplied by a GradScaler's ``scale``, to ``.grad``."""
+        metric = self.rooms.metric
         results: list[tuple[Tensor, Tensor]] = []
         for x, beta in self.directions:
             out = x.d if metric is None else metric.precondition(x, beta, self.measurement)
-            results.extend(zip(x.block.params, x.block.unflatten(out if scale == 1.0 else out * scale), strict=True))
+            out = out if scale == 1.0 else out * scale
+            if not x.block.holds(out):
+                raise NotFinite
+            results.extend(zip(x.block.params, x.block.unflatten(out), strict=True))
         for group in self.rooms.groups:
             for param in group["params"]:  # also where a parameter is not reached, or was frozen since
                 param.grad = None

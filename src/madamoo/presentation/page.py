@@ -25,9 +25,10 @@ from .tables import Table, caption_html, finite, table_html
 
 @dataclass(frozen=True)
 class Panels:
-    """Figures side by side where there is room."""
+    """Figures side by side where there is room; narrow ones three in a row."""
 
     figures: Sequence[Figure]
+    narrow: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def _block(block: Block, figures: list[Figure]) -> str:
         return gallery_html(block)
     if isinstance(block, Panels):
         inside = "\n".join(_figure(figure, figures) for figure in block.figures)
-        return f'<div class="panels">\n{inside}\n</div>'
+        return f'<div class="panels{" narrow" if block.narrow else ""}">\n{inside}\n</div>'
     if isinstance(block, Facts):
         items = "\n".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in block.items.items())
         return f"<dl>\n{items}\n</dl>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -14,6 +15,7 @@ from madamoo.presentation.style import HUES, RATES, counted, interval, listed, o
 from madamoo.presentation.tables import Cell, Table, Value, number
 
 from . import diagnosis
+from .gallery import gallery
 from .reading import ReadRun, Source
 from .single import front_blocks
 from .words import about_folder
@@ -41,6 +43,7 @@ def page_of(source: Source, own: Sequence[str] = ()) -> Page:
         [
             Section("Summary", intro),
             Section("Gains", found.blocks),
+            Section("Solutions", gallery(source.runs, own)),
             Section("Runs", run_tables(records)),
             Section("Losses", loss_blocks(records)),
             Section("Perception and distortion", plane_blocks(records)),
@@ -122,10 +125,11 @@ class Gains:
         heading = "Per cent of the error that is gone with MAdam"
         self.blocks.append(dots(heading, groups, names, "per cent", caption=caption, zero=True))
         rows: list[Sequence[Value]] = [
-            [name, _gain(c.over_adam), _gain(c.over_control), number(c.moved, ".3f"), c.seeds]
+            [name, _gain(c.over_adam), _gain(c.over_control), *_trained(c), number(c.moved, ".3f"), c.seeds]
             for name, c in zip(names, cells, strict=True)
         ]
-        header = ["solver", "over Adam, %", "over control, %", "weights moved", "seeds"]
+        parts = [f"{what} / Adam's" for what in ("train loss", "steps", "seconds")]
+        header = ["solver", "over Adam, %", "over control, %", *parts, "weights moved", "seeds"]
         self.blocks.append(Table(f"Gains, {RATES[rate]}", header, rows, caption))
 
     def verdict(self) -> Verdict:
@@ -145,6 +149,16 @@ class Gains:
         if not adam["significantly_better"] and not adam["significantly_worse"]:
             return Verdict(text, ["More seeds would tell more: none of the differences to Adam is beyond chance."])
         return Verdict(text, ["Choose solver by solver: take MAdam where both intervals below are above zero."])
+
+
+def _trained(cell: CellSummary) -> list[Value]:
+    """The final training loss, and steps and seconds to a target that all reach, as parts of Adam's."""
+    parts = {".2g": [cell.train_loss], ".2f": [cell.steps, cell.seconds]}
+    return [
+        number(part if part is not None and math.isfinite(part) else None, form)
+        for form, found in parts.items()
+        for part in found
+    ]
 
 
 def _judged(counts: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from madamoo.presentation.style import dash, listed, optimizer_name
 from madamoo.presentation.tables import Cell, Table
 
 from . import diagnosis
+from .gallery import KINDS
 from .reading import ReadRun
 from .words import lead, summary_of, verdict
 
@@ -60,13 +61,8 @@ def result_tables(run: ReadRun) -> list[Table]:
 
 def map_blocks(run: ReadRun) -> list[Block]:
     """The maps of what the model has learned, those of one kind and one output on one scale."""
-    captions = {
-        "solution": "What the network gives.",
-        "error": "The distance from the reference; where it is not known, there is a gap.",
-        "residual": "By how much the equation is violated.",
-    }
     blocks: list[Block] = []
-    for kind, caption in captions.items():
+    for kind, caption in KINDS.items():
         for what in dict.fromkeys(one["what"] for one in run.maps if one["kind"] == kind):
             alike = [one for one in run.maps if (one["kind"], one["what"]) == (kind, what)]
             headings = {f"{kind.capitalize()} {what}" + (f" at {one['at']}" if one["at"] else ""): one for one in alike}

@@ -35,6 +35,10 @@ def count(text: Any) -> int:
 
 
 Benchmark = Annotated[str, typer.Argument(help="Name of a benchmark (`madamoo data` lists them), or a .py file.")]
+Benchmarks = Annotated[
+    str,
+    typer.Argument(help="Name of a benchmark, several separated by commas, a group such as pinn, or a .py file."),
+]
 Profile = Annotated[str, typer.Option(help="Size of the runs: cpu, or paper.")]
 DataDir = Annotated[
     Path | None, typer.Option(help="Folder of the data sets; default: the environment variable MADAMOO_DATA.")

@@ -12,7 +12,7 @@ from ._data import (
     from_option,
     shuffled,
 )
-from ._registry import available, available_models, build_model, check_model, get, registered, with_folders
+from ._registry import available, available_models, build_model, check_model, get, members, registered, with_folders
 from ._supervised import Data, LazySplit, Shuffled, Split, Supervised, Tally
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "find",
     "from_option",
     "get",
+    "members",
     "registered",
     "shuffled",
     "with_folders",

@@ -28,6 +28,13 @@ class Metric:
     higher_is_better: bool
     digits: int = 2  # after the point, in tables
     gain: str = "error"  # what a gain is: part of the "error" that is gone, of the "value" that is added, or "points"
+    unsolved: float | None = None  # as bad as this, nothing was learned; two such results are not counted as a pair
+
+    def counts(self, *values: float) -> bool:
+        """Whether one of the results is better than ``unsolved``."""
+        if self.unsolved is None:
+            return True
+        return any(value > self.unsolved if self.higher_is_better else value < self.unsolved for value in values)
 
     def relative(self, value: float, baseline: float) -> float:
         """The gain over the baseline in per cent; the error of an accuracy in per cent is what it lacks."""

@@ -41,6 +41,20 @@ def available() -> list[str]:
     return list(_benchmarks())
 
 
+def members(names: str) -> list[str]:
+    """The benchmarks that were named: one, several separated by commas, or a group such as "pinn", which is all of it.
+
+    Example:
+        >>> members("digits,mulan/wq"), len(members("mulan"))
+        (['digits', 'mulan/wq'], 14)
+    """
+    found: list[str] = []
+    for name in names.split(","):
+        name = name.strip()
+        found += [other for other in available() if other.startswith(f"{name.lower()}/")] or [name]
+    return list(dict.fromkeys(found))
+
+
 def get(name: str) -> Benchmark:
     """The benchmark called ``name``; or, if it ends in ``.py``, the only one of that file's ``BENCHMARKS``.
 

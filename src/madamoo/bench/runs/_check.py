@@ -103,11 +103,13 @@ CONFIG = {
     "batch": POSITIVE_COUNT,
 }
 COST = {
+    "clock": Optional(NAME),  # processor or wall; older records: wall
     "seconds": NUMBER,
     "seconds_per_step": Optional(NUMBER),
     "peak_memory_bytes": Optional(NUMBER),
     "state_bytes": Optional(NUMBER),
     "curve": Optional([(NUMBER, Maybe(NUMBER))]),  # seconds and validation loss
+    "training": Optional([(COUNT, NUMBER, Maybe(NUMBER))]),  # steps, seconds and training loss
 }
 RECORD = {
     "status": Kind("running, finished or diverged", lambda value: value in ("running", *ENDED)),
