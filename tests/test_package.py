@@ -17,8 +17,8 @@ import madamoo
 
 MODULES = ["madamoo", *(m.name for m in pkgutil.walk_packages(madamoo.__path__, "madamoo."))]
 EXTRAS = ("typer", "rich", "sklearn", "matplotlib", "moocore", "plotly", "scipy", "torchvision", "pandas", "cvxpy")
-EXTRAS += ("skfem", "netgen", "deepxde", "monai", "nibabel", "einops", "PIL")
 EXTRAS += ("skfem", "netgen", "deepxde", "pytorch_lightning", "accelerate", "transformers", "wandb", "mlflow")
+EXTRAS += ("monai", "nibabel", "einops", "PIL")
 
 PROBE = """
 import json, sys

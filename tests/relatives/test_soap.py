@@ -185,6 +185,8 @@ def test_a_first_gradient_of_low_rank_and_a_zero_one_do_no_harm():
 
 def test_behind_a_metric_and_with_a_closure():
     net = nn.Linear(3, 2, dtype=torch.float64)
+    for param in net.parameters():
+        nn.init.ones_(param)
     x, y = torch.randn(2, 30, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     opt = MultiObjective(SOAP(net.parameters(), lr=0.05), "uw", PreferenceMetric("full", rampup=5))
 
@@ -195,7 +197,7 @@ def test_behind_a_metric_and_with_a_closure():
         return float(sum(losses).detach())
 
     values = [opt.step(closure) for _ in range(60)]
-    assert values[-1] < 0.8 * values[0]
+    assert values[-1] < 0.5 * values[0]
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from ..direction import Direction
 from ..gradients import Block, Layout, is_divided
 from ._averages import Averages, metric_of, shrink_for
 from ._basis import Bases, BasisName, EigenBasis
-from ._estimators import ESTIMATORS, Estimator, choose
+from ._estimators import ESTIMATORS, Estimator, Marginal, choose
 from ._measured import Measured, MeasuredBlock, norms_of
 from ._memory import Growth, check_memory
+from ._movement import Movement
 from ._rounding import DROPPED
 from ._store import Store
 
@@ -45,7 +46,9 @@ class PreferenceMetric:
             long as lambda is constant (it refuses other solvers) and no batch lacks an objective (it warns);
             ``"marginal"`` the average of d^2 whatever lambda does: the control of every comparison, not a method.
             ``"auto"`` is collapsed for a static solver; else full up to C = 8, separable beyond and in the eigenbasis,
-            where it takes S and T of whole tensors and is as good, without a rotation per objective. An
+            where it takes S and T of whole tensors and is as good, without a rotation per objective. Under a solver
+            that needs no gradient of single objectives, it starts as marginal, and pays for these gradients only once
+            the weights are measured to jump from step to step; the averages then start again. An
             :class:`~madamoo.metric.Estimator` of your own works too.
         beta: decay of the averages; None is the parameter group's ``betas[1]``, or 0.999 if it has none.
         eps: added to C inside the root.
@@ -120,6 +123,7 @@ class PreferenceMetric:
         self.noise = torch.Generator().manual_seed(seed)  # of rounding at random
         self.constant: dict[int, float] = {}  # lambda_i of the objectives in the collapsed average
         self.norms: dict[int, float] = {}  # |g_i| as last measured, if the averages are normalised
+        self.movement = Movement()  # of the weights
         self._used: Estimator | None = None  # once the first step has been taken
         self._given = estimator if isinstance(estimator, Estimator) else None
         self._store: Store | None = None
@@ -199,16 +203,19 @@ class PreferenceMetric:
         dtypes = (self.compute_dtype(param), *([torch.float32] if self.rounds else []))
         return min(torch.finfo(dtype).max for dtype in dtypes) ** 0.5 / 8
 
-    def measure(self, count: int, *, static: bool) -> Measured:
-        estimator = self.resolve(static=static, count=count)
-        if self._used is not None and self._used.name != estimator.name:
+    def measure(self, count: int, *, static: bool, rows: bool = True) -> Measured:
+        estimator, chooses = self.resolve(static=static, count=count), self.estimator == "auto" and not static
+        if chooses and not rows and not self.movement.jumps:
+            estimator = Marginal()
+        restarts = chooses and isinstance(self._used, Marginal) and not isinstance(estimator, Marginal)
+        if self._used is not None and self._used.name != estimator.name and not restarts:
             raise ValueError(
                 f"the averages were made with estimator {self._used.name!r}, this step asks for {estimator.name!r}"
             )
         # Nor are heads laid together if a row has one exponent, and their losses different sizes.
         together = estimator.heads_together and self.dtype is not torch.float8_e5m2
         if self.wait > 0 or not estimator.draws:
-            return Measured(estimator, self.wait == 0, together)
+            return Measured(estimator, self.wait == 0 or restarts, together, restarts=restarts)
         generator = torch.Generator()
         generator.set_state(self.generator.get_state())
         drawn = estimator.draw(count, generator)
@@ -235,7 +242,7 @@ class PreferenceMetric:
                 )
                 store, measurement = None, replace(measurement, active=True, restarts=True)
             self._warn_of_missing(weights, present)
-        if store is None:
+        if store is None or measurement.restarts:
             store = Store(partial(_empty, measurement.estimator, self.dtype, self.basis is not None))
         store = store.repacked(layout)
         blocks = self._measured_blocks(measurement, store, directions)
@@ -343,6 +350,7 @@ class PreferenceMetric:
                 block.after.reorder(block.moved)
             self._bases.keep(block.next)
         self._store, self._used = store, measurement.estimator
+        self.movement = self.movement.after(weights, present)
         self.steps += 1
         self.wait = (self.every if measurement.active else self.wait) - 1
         if measurement.generator_state is not None:
@@ -401,6 +409,7 @@ class PreferenceMetric:
             "constant": dict(self.constant),
             "averages": averages,
             "bases": self._bases.state_dict(params),
+            "movement": self.movement.state_dict(),
             **({"norms": dict(self.norms)} if self.normalise else {}),
             **({"noise": self.noise.get_state()} if self.rounds else {}),
         }
@@ -410,6 +419,8 @@ class PreferenceMetric:
         if name is None or count is None:
             return None
         estimator = self.resolve(static=static, count=count)
+        if self.estimator == "auto" and not static and name == Marginal.name:
+            return Marginal()
         if estimator.name != name:
             raise ValueError(f"the checkpoint was made with estimator {name!r}, here it is {estimator.name!r}")
         return estimator
@@ -418,7 +429,7 @@ class PreferenceMetric:
         self, state: dict[str, Any], params: Sequence[Tensor], count: int | None, *, static: bool
     ) -> None:
         """Raise if ``state`` lacks a piece, does not fit the parameters, or was made with another estimator."""
-        for key in ("steps", "wait", "generator", "estimator", "constant", "averages", "bases"):
+        for key in ("steps", "wait", "generator", "estimator", "constant", "averages", "bases", "movement"):
             if key not in state:
                 raise ValueError(f"the checkpoint lacks the metric's {key!r}")
         if ("norms" in state) != self.normalise:
@@ -452,9 +463,9 @@ class PreferenceMetric:
         generator = _generator(state["generator"])
         noise = _generator(state["noise"]) if self.rounds else self.noise
         constant, norms = dict(state["constant"]), dict(state.get("norms", {}))
-        bases = self._bases.loaded(state["bases"], params)
+        bases, movement = self._bases.loaded(state["bases"], params), Movement.load(state["movement"])
         self.steps, self.wait, self._used = int(state["steps"]), int(state["wait"]), estimator
-        self.generator, self.noise = generator, noise
+        self.generator, self.noise, self.movement = generator, noise, movement
         self._store, self._bases, self.constant, self.norms = store, bases, constant, norms
 
 

@@ -90,3 +90,17 @@ def test_options_are_tuned_like_the_rate(seed):
     adams = [config for config in found if config.optimizer != "madam"]
     assert {(config.optimizer, config.lr) for config in adams} == {best} and len(adams) == 3 == len(found) - 3
     assert any(line.startswith(f"uw {best[0]}: rate") and "(9 trials)" in line for line in said)
+
+
+def test_each_benchmark_has_rates_of_its_own():
+    tried = [
+        *trials(seeds=(0,), optimizers=("adam",)),
+        *grid("digits", solvers=["uw"], optimizers=["adam"], seeds=[0], rates=RATES),
+    ]
+    best = {"multimnist": 1e-1, "digits": 1e-3}
+    values = {config: 90.0 if config.lr == best[config.benchmark] else 80.0 for config in tried}
+    said = []
+    found = finalists([record(config, value) for config, value in values.items()], tried, (0, 1), say=said.append)
+    assert {(config.benchmark, config.lr) for config in found} == set(best.items()) and len(found) == 4
+    assert {config.model for config in found} == {config.model for config in tried}
+    assert said[1].startswith("digits uw adam: rate 0.001")

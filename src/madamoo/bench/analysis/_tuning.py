@@ -30,21 +30,23 @@ def finalists(
         say: gets the choices, and which of them are at an end of the rates that were tried.
     """
     found = {identity(record["config"]): record for record in records}
-    tried: dict[tuple[str, str], dict[tuple[float, str], Seeds]] = {}
+    tried: dict[Config, dict[tuple[float, str], Seeds]] = {}
     for trial in trials:
-        contender = (trial.solver, (contenders or {}).get(trial.optimizer, trial.optimizer))
+        contender = replace(trial, optimizer=(contenders or {}).get(trial.optimizer, trial.optimizer), lr=0.0, seed=0)
         mine = tried.setdefault(contender, {}).setdefault((trial.lr, trial.optimizer), {})
         mine[trial.seed] = found[identity(asdict(trial))]
+    several = len({contender.benchmark for contender in tried}) > 1
     chosen = []
-    for (solver, name), tries in tried.items():
-        benchmark, _ = problem_of(trials[0])
+    for contender, tries in tried.items():
+        benchmark, _ = problem_of(contender)
+        where = f"{contender.benchmark} {contender.solver}" if several else contender.solver
         whole = [has_metrics(record, benchmark, say) for runs in tries.values() for record in runs.values()]
         if not all(whole):
-            raise ValueError(f"{solver} {name}: some of its runs cannot be compared, see above")
-        lr, optimizer = best_rate(tries, metrics_of(benchmark, solver)[0])
+            raise ValueError(f"{where} {contender.optimizer}: some of its runs cannot be compared, see above")
+        lr, optimizer = best_rate(tries, metrics_of(benchmark, contender.solver)[0])
         rates = {rate for rate, _ in tries}
         ends = {min(rates): "lowest", max(rates): "highest"}
         note = f", the {ends[lr]} that was tried" if len(rates) > 1 and lr in ends else ""
-        say(f"{solver} {optimizer}: rate {lr:g}{note} ({len(tries)} trials)")
-        chosen.append(replace(trials[0], solver=solver, optimizer=optimizer, lr=lr))
+        say(f"{where} {optimizer}: rate {lr:g}{note} ({len(tries)} trials)")
+        chosen.append(replace(contender, optimizer=optimizer, lr=lr))
     return [replace(config, seed=seed) for seed in dict.fromkeys(seeds) for config in chosen]

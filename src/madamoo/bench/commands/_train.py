@@ -166,8 +166,10 @@ def sweep(
     contenders = {one: name for name in _listed(optimizers) for one in alternatives(name)}
     final = _numbers("seeds", seeds, int)
     tuning = _numbers("tune_seeds", tune_seeds, int)
-    grids = [
-        grid(
+    configs = [
+        config
+        for name in members(benchmark)
+        for config in grid(
             name,
             solvers=_listed(solvers),
             optimizers=list(contenders),
@@ -179,7 +181,6 @@ def sweep(
             model=model,
             schedule=schedule,
         )
-        for name in members(benchmark)
     ]
     do = partial(
         _do,
@@ -193,12 +194,12 @@ def sweep(
         diagnose=diagnose,
         dry_run=dry_run,
     )
-    missing = do([config for configs in grids for config in configs])
+    missing = do(configs)
     if tuning and missing:
         typer.echo(f"The rates are chosen when the {missing} runs that are missing are there", err=True)
     elif tuning:
-        named, records = {canonical(one): name for one, name in contenders.items()}, read_records(results)
-        do([config for configs in grids for config in finalists(records, configs, final, named)])
+        named = {canonical(one): name for one, name in contenders.items()}
+        do(finalists(read_records(results), configs, final, named))
 
 
 def _listed(text: str) -> list[str]:
