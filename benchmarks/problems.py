@@ -1,4 +1,4 @@
-"""Four networks to time, each with a trunk, a head for each objective, and a batch of random data."""
+"""The networks to time: four with a trunk, a head per objective and a batch of random data, and one of physics."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from madamoo import pinn
 from madamoo.bench.problems.models import lenet, mlp
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -38,6 +39,39 @@ class Problem:
         z = self.trunk(self.x)
         parts = zip(self.heads, self.criteria, self.targets, strict=True)
         return [loss(head(z), y) for head, loss, y in parts], z
+
+
+@dataclass
+class Physics:
+    """A physics-informed network: all objectives share all of it."""
+
+    network: nn.Module
+    declared: pinn.Problem
+    trunk: None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.declared.objectives)
+
+    @property
+    def params(self) -> list[Tensor]:
+        return list(self.network.parameters())
+
+    def losses(self) -> tuple[list[Tensor], None]:
+        return list(self.declared.losses(self.network).values()), None
+
+
+def _burgers() -> Physics:
+    """Burgers' equation with PINNacle's network on an eighth of its points."""
+    declared = pinn.Problem(
+        pinn.Interval(-1, 1) * pinn.TimeDomain(0, 1),
+        lambda f: f.u_t + f.u * f.u_x - 0.01 / torch.pi * f.u_xx,
+        {"initial": pinn.IC(lambda x: -torch.sin(torch.pi * x[:, :1])), "ends": pinn.DirichletBC(0.0)},
+        num_domain=1024,
+        num_boundary=256,
+        num_initial=256,
+    )
+    return Physics(pinn.FNN([2, *[100] * 5, 1]), declared)
 
 
 def _lenet() -> Problem:
@@ -83,14 +117,15 @@ def _transformer() -> Problem:
     return Problem(_Blocks(128, 3), heads, torch.randn(16, 32, 128), y, [F.cross_entropy] * 4)
 
 
-PROBLEMS: dict[str, Callable[[], Problem]] = {
+PROBLEMS: dict[str, Callable[[], Problem | Physics]] = {
     "LeNet": _lenet,
     "SARCOS MLP": _sarcos,
     "SegNet": _segnet,
     "transformer": _transformer,
+    "PINN": _burgers,
 }
 
 
-def build(name: str) -> Problem:
+def build(name: str) -> Problem | Physics:
     torch.manual_seed(0)
     return PROBLEMS[name]()

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from problems import Problem, build
+from problems import Physics, Problem, build
 from timing import Step, tensor_bytes
 from torch import Tensor
 
 from madamoo import MultiObjective, PreferenceMetric, solvers
+from madamoo.metric import EigenBasis
 
 SOLVERS = ("ls", "uw", "cagrad", "mgda", "pcgrad")
 TORCHJD = ("cagrad", "mgda", "pcgrad")
@@ -28,15 +29,15 @@ class Arm:
         return tensor_bytes(self.held())
 
 
-def _adam(problem: Problem) -> torch.optim.AdamW:
+def _adam(problem: Problem | Physics) -> torch.optim.AdamW:
     return torch.optim.AdamW(problem.params, lr=1e-4, weight_decay=0.0, fused=True)
 
 
-def _state(problem: Problem, adam: torch.optim.Optimizer) -> list[Tensor]:
+def _state(problem: Problem | Physics, adam: torch.optim.Optimizer) -> list[Tensor]:
     return [*problem.params, *(t for state in adam.state.values() for t in state.values() if isinstance(t, Tensor))]
 
 
-def plain(problem: Problem) -> Arm:
+def plain(problem: Problem | Physics) -> Arm:
     """torch alone: the mean of the losses, one backward pass, fused Adam."""
     adam = _adam(problem)
 
@@ -49,7 +50,7 @@ def plain(problem: Problem) -> Arm:
     return Arm(step, lambda: _state(problem, adam))
 
 
-def bare(problem: Problem) -> Arm:
+def bare(problem: Problem | Physics) -> Arm:
     """One backward pass per objective and nothing made of them: what no gradient-balancing step can go below."""
     adam, params = _adam(problem), problem.params
 
@@ -64,7 +65,9 @@ def bare(problem: Problem) -> Arm:
     return Arm(step, lambda: _state(problem, adam))
 
 
-def ours(problem: Problem, solver: str, metric: PreferenceMetric | None, features: bool = False, **options: Any) -> Arm:
+def ours(
+    problem: Problem | Physics, solver: str, metric: PreferenceMetric | None, features: bool = False, **options: Any
+) -> Arm:
     adam = _adam(problem)
     opt = MultiObjective(adam, solvers.get(solver), metric, **options)
 
@@ -75,8 +78,9 @@ def ours(problem: Problem, solver: str, metric: PreferenceMetric | None, feature
         opt.step()
 
     def held() -> list[Tensor]:
+        own = {} if metric is None else opt.state_dict()["multi_objective"]["metric"]["bases"]
         averages = [] if metric is None else [t for a in metric.averages for t in a.tensors()]
-        return [*_state(problem, adam), *averages]
+        return [*_state(problem, adam), *averages, *(t for entry in own.values() for t in entry.values())]
 
     if metric is not None and metric.estimator == "pair":
         _draw_every_pair(metric, step, len(problem.losses()[0]))
@@ -146,18 +150,23 @@ def _metric(**options: Any) -> PreferenceMetric:
 
 def arms(name: str, chosen: tuple[str, ...] = SOLVERS, peers: bool = True) -> Iterator[tuple[str, Arm]]:
     """Every arm on the network of this name, each with a copy of its own."""
+    peers, features = peers and build(name).trunk is not None, build(name).trunk is not None
     yield "plain", plain(build(name))
     yield "bare", bare(build(name))
     for solver in chosen:
         yield f"{solver} Adam", ours(build(name), solver, None)
         yield f"{solver} MAdam", ours(build(name), solver, _metric())
         yield f"{solver} MAdam every=10", ours(build(name), solver, _metric(every=10))
+        if solver in ("ls", "uw", "cagrad"):
+            yield f"{solver} MAdam eigen", ours(build(name), solver, _metric(basis="eigen"))
+            one = EigenBasis(sides="shorter")
+            yield f"{solver} MAdam eigen, one side", ours(build(name), solver, _metric(basis=one))
         if solver == "uw":
             yield "uw MAdam pair", ours(build(name), solver, _metric(estimator="pair"))
             yield "uw MAdam pair every=10", ours(build(name), solver, _metric(estimator="pair", every=10))
         if solver in ("uw", "cagrad"):
             yield f"{solver} MAdam separable", ours(build(name), solver, _metric(estimator="separable"))
-        if solver in ("cagrad", "mgda"):
+        if solver in ("cagrad", "mgda") and features:
             yield f"{solver} Adam gram=features", ours(build(name), solver, None, features=True, gram="features")
         if solver in TORCHJD and peers:
             yield f"{solver} TorchJD", torchjd_rows(build(name), solver)

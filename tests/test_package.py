@@ -17,7 +17,8 @@ import madamoo
 
 MODULES = ["madamoo", *(m.name for m in pkgutil.walk_packages(madamoo.__path__, "madamoo."))]
 EXTRAS = ("typer", "rich", "sklearn", "matplotlib", "moocore", "plotly", "scipy", "torchvision", "pandas", "cvxpy")
-EXTRAS += ("skfem", "netgen", "deepxde")
+EXTRAS += ("skfem", "netgen", "deepxde", "pytorch_lightning", "accelerate", "transformers", "wandb", "mlflow")
+EXTRAS += ("monai", "nibabel", "einops", "PIL")
 
 PROBE = """
 import json, sys
@@ -31,6 +32,13 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 def test_import_is_light():
     """torch and numpy only; how long it takes is for benchmarks/ratios.py to say."""
     result = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
+    found = {module.partition(".")[0] for module in json.loads(result.stdout)}
+    assert "madamoo" in found and not found & set(EXTRAS)
+
+
+def test_medical_imports_monai_only_when_it_is_used():
+    probe = PROBE.replace("import madamoo\n", "import madamoo.medical\n")
+    result = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     found = {module.partition(".")[0] for module in json.loads(result.stdout)}
     assert "madamoo" in found and not found & set(EXTRAS)
 

@@ -22,6 +22,8 @@ EXTRAS = {
     "scipy": "bench",
     "PIL": "bench",
     "monai": "bench",
+    "einops": "bench",
+    "nibabel": "bench",
     "ray": "ray",
     "moocore": "bench",
     "plotly": "report",
@@ -57,8 +59,9 @@ def build_app() -> "typer.Typer":
     ) -> None:
         """Metric-aware multi-objective training for PyTorch."""
 
-    lab = (bench.run, bench.sweep, bench.table, bench.summary, bench.ablation, bench.front, bench.collect, bench.data)
-    for command in (demo, *lab, figures, report):
+    train = (bench.run, bench.sweep, bench.ablation, bench.predict)
+    read = (bench.table, bench.summary, bench.front, bench.collect, bench.data)
+    for command in (demo, *train, *read, figures, report):
         app.command()(command)
     return app
 

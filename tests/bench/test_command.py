@@ -146,7 +146,7 @@ WRONG = [
     (["run", "digits", "--method", "epo:foo=1"], "--method epo:foo=1: epo has no option 'foo'"),
     (["run", "digits", "--method", "nope"], "--method nope: no method is called 'nope'"),
     (["run", "digits", "--solver", "rays:of=epo:ray=99"], "ray must be 0 to 10, got 99"),
-    (["run", "digits", "--optimizer", "sgd"], "--optimizer sgd: no optimizer is called"),
+    (["run", "digits", "--optimizer", "lion"], "--optimizer lion: no optimizer is called"),
     (["run", "digits", "--optimizer", "madam:foo=1"], "--optimizer madam:foo=1: madam has no option 'foo'"),
     (["run", "digits", "--optimizer", "madam:rampup=abc"], "rampup must be a number, got 'abc'"),
     (["run", "digits", "--optimizer", "madam:floor=abc"], "floor must be True or False, got 'abc'"),
@@ -173,6 +173,7 @@ WRONG = [
     (["run", "digits", "--model", "resnet"], "--model resnet: resnet takes images [channels, height, width]"),
     (["sweep", "digits", "--model", "lenet"], "--model lenet: lenet takes images [channels, height, width]"),
     (["sweep", "digits", "--seeds", "a"], "--seeds a: it must be whole numbers"),
+    (["sweep", "digits", "--tune-seeds", "a"], "--tune-seeds a: it must be whole numbers"),
     (["sweep", "digits", "--lr", "1e-3,abc"], "--lr 1e-3,abc: it must be numbers"),
     (["sweep", "digits", "--solvers", "ls,cagrad:c=abc"], "--solvers cagrad:c=abc: c must be a number"),
     (["sweep", "digits", "--engine", "slurm"], "--engine must be one of"),
@@ -223,6 +224,35 @@ def test_sweep_does_what_is_missing_and_a_failure_is_told_at_the_end(tmp_path):
     assert "uw" in table.stdout.lower()
 
 
+def test_sweep_tunes_rates_on_a_few_seeds_and_runs_the_others_at_the_best(tmp_path):
+    command = ["sweep", TOY, "--engine", "serial", "--results", tmp_path / "out", "--solvers", "uw", "--epochs", "1"]
+    command += ["--optimizers", "adam,madam", "--tune-seeds", "5,6", "--seeds", "5,6,7,8", "--lr", "1e-4,1e-2,1e-1"]
+    plan = call(*command, "--dry-run").stderr
+    assert "12 runs, 0 done, 12 to do" in plan and "The rates are chosen when the 12 runs" in plan
+    said = call(*command).stderr
+    assert "12 runs, 0 done, 12 to do" in said and "8 runs, 4 done, 4 to do" in said
+    records = [json.loads(file.read_text()) for file in (tmp_path / "out").rglob("run.json")]
+    assert len(records) == 12 + 4
+    for name in ("adam", "madam"):
+        mine = [r for r in records if r["config"]["optimizer"] == name]
+        errors = {lr: [0.0, []] for lr in (1e-4, 1e-2, 1e-1)}
+        for record in mine:
+            lr, seed = record["config"]["lr"], record["config"]["seed"]
+            errors[lr][0] += record["validation"]["error"] * (seed in (5, 6))
+            errors[lr][1].append(seed)
+        best = min(errors, key=errors.get)
+        assert {lr: sorted(seeds) for lr, (_, seeds) in errors.items()} == {
+            lr: [5, 6, 7, 8] if lr == best else [5, 6] for lr in errors
+        }
+        assert f"uw {name}: rate {best:g}" in said
+    assert "8 runs, 8 done, 0 to do" in call(*command).stderr, "the same choice again"
+    table = call("table", TOY, "--results", tmp_path / "out", "--format", "json")
+    row = next(r for r in json.loads(table.stdout) if r["primary"] and r["rate"] == "best")
+    assert row["seeds"] == [5, 6, 7, 8]
+    two = call("sweep", f"digits,{TOY}", *command[2:], "--dry-run").stderr
+    assert "24 runs, 12 done, 12 to do" in two, "several benchmarks make one sweep"
+
+
 def test_sweep_leaves_runs_to_the_process_that_does_them(tmp_path):
     command = ["sweep", TOY, "--engine", "serial", "--results", tmp_path, "--solvers", "uw", "--optimizers", "adam"]
     command += ["--seeds", "0,1", "--epochs", "1"]
@@ -231,6 +261,8 @@ def test_sweep_leaves_runs_to_the_process_that_does_them(tmp_path):
     (folder / "run.json").unlink()
     with RunFolder(folder).locked():
         assert "1 runs were left to another process" in call(*command).stderr
+        tuned = call(*command, "--tune-seeds", "0,1").stderr
+        assert "The rates are chosen when the 1 runs" in tuned and "adam: rate" not in tuned
 
 
 def test_sweep_in_processes_with_a_benchmark_and_a_model_of_ones_own(tmp_path, monkeypatch):

@@ -39,7 +39,7 @@ def test_one_row_per_objective(forms, problem, opaque):
         if form in opaque:  # zeros where the objective does not reach
             for row in found.rows.values():
                 assert [g is None for g in row] == [False] * 4 + [True]
-            found = found.drop_zeros(params, {}, missing=False)
+            found = found.drop_zeros(params, {}, EACH, missing=False)
         for i in EACH:
             same(found.rows[i], wanted[i])
 
@@ -49,7 +49,7 @@ def test_behind_a_compiled_region(problem):
     allow_several_backward_passes()
     losses = torch.compile(lambda: tuple(make()), backend="aot_eager")()
     wanted = [alone(params, loss) for loss in make()]
-    found = differentiate(read_losses(losses), params, EACH).drop_zeros(params, {}, missing=False)
+    found = differentiate(read_losses(losses), params, EACH).drop_zeros(params, {}, EACH, missing=False)
     for i in EACH:
         same(found.rows[i], wanted[i])
 
@@ -172,7 +172,7 @@ def test_zeros_of_objectives_that_reach_stay():
     params = [torch.empty(1) for _ in range(3)]
     rows = {0: [1, 0, None], 1: [0, 2, None], 2: [0, 0, None]}
     given = make_found(rows, rest=[0, 3, None])
-    found = given.drop_zeros(params, {params[0]: frozenset({1})}, missing=False)
+    found = given.drop_zeros(params, {params[0]: frozenset({1})}, EACH, missing=False)
     wanted = {0: [1, None, None], 1: [0, 2, None], 2: [0, 0, None]}
     assert numbers(found) == (wanted, [None, 3, None])
     assert numbers(given) == (rows, [0, 3, None])  # never in place
@@ -181,12 +181,14 @@ def test_zeros_of_objectives_that_reach_stay():
 def test_where_objectives_are_missing_a_parameter_without_gradient_is_their_head():
     params = [torch.empty(1) for _ in range(2)]
     dead = {0: [0, 0], 1: [0, 0]}
-    assert numbers(make_found(dead).drop_zeros(params, {}, missing=False))[0] == dead
-    assert numbers(make_found(dead).drop_zeros(params, {}, missing=True))[0] == {0: [None] * 2, 1: [None] * 2}
+    assert numbers(make_found(dead).drop_zeros(params, {}, (0, 1), missing=False))[0] == dead
+    assert numbers(make_found(dead).drop_zeros(params, {}, (0, 1), missing=True))[0] == {0: [None] * 2, 1: [None] * 2}
     known = {params[0]: frozenset({1}), params[1]: frozenset({2})}  # 2 is not in the batch
-    assert numbers(make_found(dead).drop_zeros(params, known, missing=True))[0] == {0: [0, None], 1: [0, None]}
+    assert numbers(make_found(dead).drop_zeros(params, known, (0, 1), missing=True))[0] == {0: [0, None], 1: [0, None]}
+    in_rest = make_found({}, rest=[0, 0]).drop_zeros(params, known, (0, 1), missing=True)  # with a weight of zero
+    assert numbers(in_rest) == ({}, [0, None])
     alive = {0: [0, 0], 1: [0, 1]}
-    assert numbers(make_found(alive).drop_zeros(params, {}, missing=True))[0] == {0: [None, 0], 1: [None, 1]}
+    assert numbers(make_found(alive).drop_zeros(params, {}, (0, 1), missing=True))[0] == {0: [None, 0], 1: [None, 1]}
 
 
 # -- sums of micro-batches ---------------------------------------------------------------------------------------------

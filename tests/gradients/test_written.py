@@ -2,7 +2,7 @@
 
 import torch
 
-from madamoo.gradients import Written, foreign
+from madamoo.gradients import Written, foreign, used_up
 
 
 def test_gradients_that_somebody_has_cleared():
@@ -32,8 +32,22 @@ def test_gradients_that_somebody_has_changed():
     written.write(param, torch.ones(2))
     assert not written.was_touched([param.grad]) and not foreign([param])
     param.grad.mul_(2)
-    assert written.was_touched([param.grad]) and not written.was_cleared([param]) and not foreign([param])
+    assert written.was_touched([param.grad]) and not written.was_cleared([param])
     assert written.was_touched([torch.ones(2)])
+
+
+def test_what_a_step_has_used_is_nobodys_until_it_changes():
+    """Clipped, or put there by somebody else; then cleared in place, and added to."""
+    param, other = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+    Written().write(param, torch.ones(2))
+    param.grad.mul_(2)
+    other.grad = torch.ones(2)
+    used_up([param, other])
+    assert not foreign([param, other])
+    param.grad.zero_()
+    assert not foreign([param, other])
+    param.square().sum().backward()
+    assert foreign([param]) and not foreign([other])
 
 
 def test_gradients_of_others():

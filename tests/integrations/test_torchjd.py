@@ -1,4 +1,4 @@
-"""TorchJD's methods as solvers: the same direction, in the optimizer, with state and generator saved."""
+"""TorchJD's methods as solvers, and ours as theirs: the same direction, with state and generator saved."""
 
 from __future__ import annotations
 
@@ -277,6 +277,78 @@ def test_missing_objectives():
     losses = model.losses()
     with pytest.raises(ValueError, match=r"GradVacWeighting keeps state .* 3 of 4"):
         optimizer(model, aggregation.GradVac()).backward([losses[0], None, losses[2], losses[3]])
+
+
+# -- our solvers there -------------------------------------------------------------------------------------------------
+
+OURS = ["alignedmtl", "cagrad", "dualproj", "gradvac", "imtlg", "ls", "mgda", "nashmtl", "pcgrad", "rotograd", "upgrad"]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_solver_is_an_aggregator(name):
+    solver, aggregator, weighting = solvers.get(name), bridge.SolverAggregator(name), bridge.SolverWeighting(name)
+    for J in jacobians(6):
+        d = direction(solver, J)
+        torch.testing.assert_close(aggregator(J), d, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(weighting(J @ J.T) @ J, d, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(set(solvers.available()) - set(OURS)))
+def test_a_solver_that_needs_more_is_refused(name):
+    """At once; IMTL, whose state learns from the losses, when that state comes into play."""
+
+    def act():
+        aggregator = bridge.SolverAggregator(name)
+        assert name == "imtl"
+        for J in jacobians(2):
+            aggregator(J)
+
+    with pytest.raises(ValueError, match=f"{type(solvers.get(name)).__name__} cannot be a weighting of TorchJD: it "):
+        act()
+
+
+@pytest.mark.parametrize("solver, theirs", [("upgrad", "UPGrad"), ("dualproj", "DualProj"), ("imtlg", "IMTLG")])
+def test_torchjds_loop_runs_with_ours_as_with_its_own(solver, theirs):
+    """Its own aggregator is the oracle, and so is our optimizer; with their Jacobian, and with their Gramian."""
+    autojac = importlib.import_module("torchjd.autojac")
+    ends = []
+    for aggregator in (bridge.SolverAggregator(solver), build(theirs, {})):
+        for shortcut in (False, True):
+            model = Quadratics(3)
+            sgd = torch.optim.SGD(model.parameters(), lr=0.02)
+            for _ in range(10):
+                autojac.backward(model.losses())
+                autojac.jac_to_grad(model.parameters(), aggregator, optimize_gramian_computation=shortcut)
+                sgd.step()
+                sgd.zero_grad()
+            ends.append(model.x.detach())
+    model = Quadratics(3)
+    ends.append(train(model, MultiObjective(torch.optim.SGD(model.parameters(), lr=0.02), solver), 10))
+    for end in ends[1:]:
+        torch.testing.assert_close(end, ends[0], rtol=1e-7, atol=1e-9)
+    assert not torch.allclose(ends[0], Quadratics(3).x)
+
+
+@pytest.mark.parametrize("name", ["pcgrad", "gradvac", "rotograd"])
+def test_state_of_a_weighting_is_saved_and_reset(name):
+    grams = [J @ J.T for J in jacobians(6)]
+    weighting, fresh = bridge.SolverWeighting(name), bridge.SolverWeighting(name)
+    first = [weighting(K) for K in grams[:3]]
+    fresh.load_state_dict(copy.deepcopy(weighting.state_dict()))
+    expected = [weighting(K) for K in grams[3:]]
+    assert all(torch.equal(fresh(K), w) for K, w in zip(grams[3:], expected, strict=True))
+    weighting.reset()
+    assert all(torch.equal(weighting(K), w) for K, w in zip(grams[:3], first, strict=True))
+    assert any(not torch.equal(bridge.SolverWeighting(name)(K), w) for K, w in zip(grams[3:], expected, strict=True))
+
+
+def test_what_is_no_solver_is_refused():
+    with pytest.raises(TypeError, match=r"must be a madamoo\.solvers\.Solver or its name, got MGDA"):
+        bridge.SolverWeighting(aggregation.MGDA())
+    assert repr(bridge.SolverAggregator("cagrad:c=0.2")) == "SolverAggregator(CAGrad(c=0.2))"
+    wrapped = TorchJD(bridge.SolverAggregator("mgda"))  # there and back
+    J = next(jacobians(1))
+    torch.testing.assert_close(direction(wrapped, J), direction(solvers.MGDA(), J))
 
 
 def test_example():

@@ -72,15 +72,16 @@ def test_pairs_are_uniform():
 AUTO = [
     (solvers.LS, 2, "collapsed"),
     (solvers.LS, 12, "collapsed"),
-    (solvers.Preference, 1, "full"),
-    (solvers.UW, MOST_IN_FULL, "full"),
+    (solvers.CAGrad, MOST_IN_FULL, "full"),
     (solvers.MGDA, MOST_IN_FULL + 1, "separable"),
 ]
 
 
 @pytest.mark.parametrize("solver, count, chosen", AUTO)
 def test_auto(solver, count, chosen):
-    assert choose(static=solver().static, count=count).name == chosen and MOST_IN_FULL == 8
+    turned = choose(static=solver().static, count=count, turned=True).name
+    assert choose(static=solver().static, count=count, turned=False).name == chosen and MOST_IN_FULL == 8
+    assert turned == ("collapsed" if chosen == "collapsed" else "separable")
     rows = torch.randn(4, count, 5, generator=torch.Generator().manual_seed(0))
     found = []
     for estimator in ("auto", chosen):

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -41,7 +41,8 @@ class Problem:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of steps that are skipped
             self.opt.backward(losses)
-        return torch.cat([p.grad.flatten().double() for p in self.params if p.grad is not None])
+        found = [p.grad.flatten().double() for p in self.params if p.grad is not None]
+        return torch.cat([torch.zeros(1), *found])  # none, if the only objective that is there has weight zero
 
     def kept(self):
         return [t for block in self.opt.metric.averages for t in block.tensors()]
@@ -81,10 +82,72 @@ def test_no_nan_and_the_bound_holds(steps, dtype, kept, solver, seed, **options)
         found = problem.backward(slopes, weights)
         assert found.isfinite().all() and found.abs().max() <= bound
         # What is refused is bounded from above: a sum of several objectives counts with its weights once more.
-        if largest * max(1.0, *map(abs, weights)) < 1e16 or problem.trunk.dtype == torch.float64:
+        wide = dtype == torch.float64 and kept in (None, "float64")
+        if largest * max(1.0, *map(abs, weights)) < 1e16 or wide:
             assert problem.opt.skipped == before
         problem.opt.step()
         assert all(t.float().isfinite().all() for t in problem.kept())
+
+
+POWER = st.sampled_from([-60, -44, -30, -20, -8, -4, 0, 2, 4, 4.5, 8, 17, 18.5, 19.5, 25, 37, 60])
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    steps=st.lists(st.tuples(POWER, POWER, st.sampled_from([1e-9, 1.0, 1.0, 1e9])), min_size=1, max_size=4),
+    estimator=st.sampled_from([None, *RESTLESS]),
+    dtypes=st.sampled_from([(dtype, kept) for dtype in [*DTYPES, torch.float16] for kept in SMALL]),
+    floor=st.booleans(),
+    rampup=st.sampled_from([0, 3]),
+    normalise=st.booleans(),
+    seed=st.integers(0, 99),
+)
+@example(
+    steps=[(25, 25, 1.0)] * 2,
+    estimator="full",
+    dtypes=(torch.float64, "bfloat16"),
+    seed=0,
+    floor=True,
+    rampup=0,
+    normalise=False,
+)
+@example(
+    steps=[(4, 4, 1.0)],
+    estimator="pair",
+    dtypes=(torch.float16, "float64"),
+    seed=0,
+    floor=False,
+    rampup=0,
+    normalise=False,
+)
+@example(
+    steps=[(17, -30, 1.0)] * 2,
+    estimator="full",
+    dtypes=(torch.float32, "float8_e5m2"),
+    seed=0,
+    floor=True,
+    rampup=0,
+    normalise=False,
+)
+def test_what_no_precision_holds_is_skipped(steps, dtypes, estimator, seed, **options):
+    """A square that the averages cannot keep, or a result that half precision cannot: counted, never silent."""
+    generator = torch.Generator().manual_seed(seed)
+    problem = Problem(dtypes[0], Raw(), estimator=estimator or "full", dtype=dtypes[1], **options)
+    if estimator is None:
+        problem.opt.metric = None
+    for first, second, weight in steps:
+        slopes = [
+            [(10.0**power * torch.randn(p.shape, generator=generator).double()) for p in (problem.trunk, head)]
+            for power, head in zip((first, second, second), problem.heads, strict=True)
+        ]
+        before = problem.opt.skipped
+        found = problem.backward(slopes, [1.0, weight, 0.5])
+        assert found.isfinite().all()
+        if problem.opt.skipped > before:
+            assert not found.any()
+        problem.opt.step()
+        assert all(p.isfinite().all() for p in problem.params)
+        assert estimator is None or all(t.double().isfinite().all() for t in problem.kept())
 
 
 SIZES = [1e-30, 1e-23, 1e-21, 1e-19, 1e-12, 1.0, 1e12, 1e17, 1e18]

@@ -143,9 +143,9 @@ def test_checkpoints_hold_the_norms(estimator, feed):
     two = build(other, estimator, normalise=True)
     two.load_state_dict(state)
     assert torch.equal(feed(one, param, rows[10:], weights[10:]), feed(two, other, rows[10:], weights[10:]))
-    with pytest.raises(ValueError, match="not made with normalise=False"):
+    with pytest.raises(ValueError, match=r"metric normalise=True \(here False\)"):
         build(other, estimator).load_state_dict(state)
     plain = build(other, estimator)
     feed(plain, other, rows[:2], weights[:2])
-    with pytest.raises(ValueError, match="not made with normalise=True"):
+    with pytest.raises(ValueError, match=r"metric normalise=False \(here True\)"):
         build(other, estimator, normalise=True).load_state_dict(plain.state_dict())

@@ -8,7 +8,7 @@ import torch
 
 from given_rows import averages, both_ways, build, draw, start
 from madamoo import MAdam, MultiObjective, PreferenceMetric, solvers
-from madamoo.metric import ESTIMATORS
+from madamoo.metric import ESTIMATORS, EigenBasis
 
 RESTLESS = [e for e in ESTIMATORS if e != "collapsed"]  # those that allow weights to change
 
@@ -226,6 +226,12 @@ BAD_OPTIONS = [
     ({"ramp": "linear"}, "ramp"),
     ({"rampup": -1}, "rampup"),
     ({"rampup": 1.5}, "rampup"),
+    ({"rampup": "300"}, "rampup"),
+    ({"beta": "0.9"}, "beta"),
+    ({"every": "2"}, "every"),
+    ({"normalise": "False"}, "normalise"),
+    ({"floor": 0}, "floor"),
+    ({"seed": None}, "seed"),
     ({"rampup": float("nan")}, "rampup"),
     ({"rampup": float("inf")}, "rampup"),
     ({"rampup": 0.1}, "total_steps"),
@@ -258,10 +264,12 @@ def test_options_are_shown():
         "dtype": "bfloat16",
         "normalise": True,
     }
-    metric = PreferenceMetric(**chosen, seed=4)
-    assert metric.options() == chosen and metric.needs_rows(static=True)
-    again = eval(repr(metric), {"PreferenceMetric": PreferenceMetric})
-    assert again.options() == chosen and again.seed == 4
+    basis = EigenBasis(every=7, beta=0.5)
+    for given, shown in (("identity", "identity"), (basis, basis.options())):
+        metric = PreferenceMetric(**chosen, seed=4, basis=given)
+        assert metric.options() == {**chosen, "basis": shown} and metric.needs_rows(static=True)
+        again = eval(repr(metric), {"PreferenceMetric": PreferenceMetric, "EigenBasis": EigenBasis})
+        assert again.options() == metric.options() and again.seed == 4
     assert not PreferenceMetric("marginal").needs_rows(static=False)
 
 
@@ -346,3 +354,9 @@ def test_batches_that_never_hold_every_objective_restart_nothing(feed, brute_for
     assert len(told) == 1
     d = 0.5 * np.nansum(rows, axis=1, keepdims=True)
     close(found, brute_force(d, np.ones((30, 1)), beta=0.9))
+
+
+def test_the_papers_own_form():
+    plain = {"estimator": "pair", "eps": 1e-8, "ramp": "paper", "bias_correction": False, "floor": False}
+    assert PreferenceMetric.paper(beta=0.9).options() == PreferenceMetric(**plain, beta=0.9).options()
+    assert PreferenceMetric.paper(estimator="full").estimator == "full"

@@ -4,6 +4,8 @@ import copy
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from helpers import Net, same, train
 from madamoo import MAdam, PreferenceMetric, solvers
@@ -69,6 +71,32 @@ def test_an_average_does_not_stall(dtype, spread, noise):
     wanted = 4.0 - 3.0 * 0.999**1000
     assert abs(float(found.mean()) / wanted - 1) < 0.01
     assert 0.01 < float(found.std()) / wanted < spread
+
+
+POWERS = st.tuples(st.floats(-45, 18), st.floats(-45, 18), st.booleans())
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    dtype=st.sampled_from(SMALL),
+    decay=st.sampled_from([0.0, 0.5, 0.999]),
+    steps=st.lists(POWERS, min_size=1, max_size=5),
+    seed=st.integers(0, 99),
+)
+def test_products_of_any_size_neither_raise_nor_overflow(dtype, decay, steps, seed):
+    """One factor huge, the other denormal; norms of gradients in the factor c."""
+    noise = torch.Generator().manual_seed(seed)
+    row, scale = torch.zeros(4).to(dtype), 1.0
+    largest = 0.0
+    for first, second, normalised in steps:
+        a, b = ((torch.rand(4, generator=noise).double() * 10**power).float() for power in (first, second))
+        norms = float(a.double().norm() * b.double().norm())
+        c = (1 - decay) / (norms if normalised and 1e-12 < norms < 1e12 else 1.0)
+        largest = max(largest * decay, c * float((a.double() * b.double()).max()))
+        scale = decayed(row, scale, decay, (a, b, c), random_bits(row, noise))
+        found = scale * row.double()
+        assert found.isfinite().all() and 0 < scale < float("inf")
+        assert found.max() <= 4 * len(steps) * largest + 1e-30
 
 
 @pytest.mark.parametrize("dtype", SMALL)

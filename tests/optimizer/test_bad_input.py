@@ -158,6 +158,9 @@ def test_bad_options_are_refused():
         ({"max_norm": 0.0}, ValueError, "max_norm must be positive"),
         ({"max_norm": -1.0}, ValueError, "max_norm must be positive"),
         ({"max_norm": float("nan")}, ValueError, "max_norm must be positive"),
+        ({"max_norm": "1"}, ValueError, "max_norm must be positive.*'1'"),
+        ({"objectives": "ab"}, TypeError, "a sequence of names, got the one name 'ab'"),
+        ({"objectives": []}, ValueError, "objectives must hold at least one name"),
         ({"clip": 1.0}, TypeError, "no option 'clip'; there are .*max_norm"),
     ]:
         with pytest.raises(error, match=match):
@@ -312,6 +315,9 @@ def test_a_solver_or_a_metric_belongs_to_one_optimizer(piece):
     del first, copied
     gc.collect()
     second.backward(losses(second))
+    third = build(thing)
+    with pytest.raises(ValueError, match="in use by another optimizer"):  # it is the second's now
+        third.backward(losses(third))
 
 
 def test_names_do_not_come_later():

@@ -259,9 +259,7 @@ def test_a_scheduler_or_a_profiler_around_the_wrapper_counts_one_step():
     assert opt.param_groups[0]["lr"] == 1e-2 * 0.25 and opt.metric.steps == 4
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"optimizer": [torch.zeros(1)]}, {"solver": torch.nn.Linear(1, 1)}, {"metric": 3}]
-)
+@pytest.mark.parametrize("arguments", [{"optimizer": torch.zeros(1)}, {"solver": torch.nn.Linear(1, 1)}, {"metric": 3}])
 def test_a_piece_of_the_wrong_type_is_refused(arguments):
     with pytest.raises(TypeError, match=f"{next(iter(arguments))} must be"):
         MultiObjective(**{"optimizer": adam(Net()), **arguments})
@@ -295,6 +293,10 @@ def test_options_are_read_by_name():
         opt.clip  # noqa: B018
     with pytest.raises(FrozenInstanceError):
         opt.options.max_norm = 1.0
+    with pytest.raises(
+        AttributeError, match=r"max_norm is chosen when the optimizer is built: MAdam\(\.\.\., max_norm="
+    ):
+        opt.max_norm = 1.0
 
 
 def test_the_inner_adam_is_fused_where_torch_can():

@@ -71,6 +71,40 @@ def test_a_closure_with_a_plain_backward_warns_too():
     assert "plain AdamW" in message
 
 
+def test_a_plain_backward_between_steps_of_ours_warns_too():
+    net = Net()
+    opt = wrap(net, "uw", "full")
+    train(net, opt, 2)
+
+    def act():
+        opt.zero_grad()
+        sum(net.losses(3)).backward()
+        opt.step()
+
+    (message,) = spoken(act)
+    assert "plain AdamW" in message
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_gradients_added_to_cleared_ones_are_not_lost_in_silence(set_to_none):
+    """Zeros that are ours do not hide what was added to them."""
+    net = Net()
+    opt = wrap(net, "uw", "full")
+    train(net, opt, 1)
+    net.zero_grad(set_to_none)
+    net.trunk[0].weight.square().sum().backward()
+    (message,) = spoken(lambda: opt.backward(net.losses(1)))
+    assert "overwritten" in message
+
+
+def test_one_number_may_be_a_sum_of_objectives():
+    net = Net()
+    opt = wrap(net, "cagrad")
+    (message,) = spoken(lambda: [opt.backward(sum(net.losses(0))) for _ in range(2)])
+    assert "opt.backward([loss_1, loss_2, ...])" in message and "opt.backward([loss])" in message
+    assert spoken(lambda: wrap(net, "cagrad").backward([net.losses(0)[0]])) == []
+
+
 @pytest.mark.parametrize("solver, estimator", KINDS[:5])
 def test_gradients_from_elsewhere_are_not_lost_in_silence(solver, estimator):
     """Before the first backward, or between micro-batches: overwritten, and said once."""

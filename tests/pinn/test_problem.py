@@ -188,7 +188,17 @@ def test_wrong_declarations():
         Problem(time, lambda f: f.u, {"pde": IC()})
     with bad("Geometry", TypeError):
         Problem(TimeDomain(0, 1), lambda f: f.u, {})  # type: ignore[arg-type]
+    with bad("equations must be a function of the fields, got NoneType", TypeError):
+        Problem(time, None, {})  # type: ignore[arg-type]
+    with bad("constraints must be a dict, one name per condition, got list", TypeError):
+        Problem(time, lambda f: f.u, [DirichletBC(0.0)])  # type: ignore[arg-type]
+    with bad(r"unknowns\['c'\] must be a number, its first value, got 'one'"):
+        Problem(time, lambda f: f.u, {}, unknowns={"c": "one"})  # type: ignore[dict-item]
+    with bad("unknowns: 'u' is a variable or an output already"):
+        Problem(time, lambda f: f.u, {}, unknowns={"u": 1.0})
     problem = heat(dtype=torch.float32)
+    with bad(r"the network takes 1 inputs, the problem has 2 variables \(x, t\)"):
+        problem.losses(FNN([1, 4, 1]))
     with bad(r"must return a tensor \(120, 1\), one column per output \(u\), got \(120, 2\)"):
         problem.losses(FNN([2, 4, 2]))
     with bad(r"the network is torch.float64, the problem torch.float32"):

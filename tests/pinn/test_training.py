@@ -5,6 +5,7 @@ import torch
 
 from madamoo import MAdam
 from madamoo.pinn import FNN, RAR, DirichletBC, Interval, Problem, RARPinnacle, polish, train
+from madamoo.relatives import AdaTask
 
 
 def peak(**options):
@@ -30,6 +31,15 @@ def test_training_is_the_loop_a_user_would_write():
         opt.backward(problem.losses(by_hand))
         opt.step()
     assert all(torch.equal(a, b) for a, b in zip(network.parameters(), by_hand.parameters(), strict=True))
+
+
+def test_an_optimizer_of_torch_is_refused_and_one_that_balances_by_itself_is_not():
+    problem, network = peak(), build()
+    with pytest.raises(TypeError, match=r"opt must have backward\(losses\), as MAdam has, got Adam: take Multi"):
+        train(problem, network, torch.optim.Adam(network.parameters()), 1)
+    before = [p.clone() for p in network.parameters()]
+    train(problem, network, AdaTask(network.parameters(), lr=1e-2), 1)
+    assert not all(map(torch.equal, before, network.parameters()))
 
 
 def test_resampling_draws_new_points_and_repeats_with_its_generator():

@@ -40,8 +40,10 @@ def attach(
             is; or a plain torch optimizer, and ``probe.backward(losses, weights)`` takes the place of
             ``(weights * losses).sum().backward()``.
         every: measure one step in so many.
-        sinks: where rows go, one or several: a folder (``diagnostics.jsonl`` in it gets one line per row), an object
-            with ``add_scalar`` as TensorBoard's, or a function of the row. One that raises is dropped with a warning.
+        sinks: where rows go, one or several: a folder (``diagnostics.jsonl`` in it gets one line per row); a tracker,
+            which gets every number of a row by name: TensorBoard's ``SummaryWriter("runs/mine")``, a run of Weights &
+            Biases, ``wandb.init()``, the module ``mlflow`` within a run, a logger of Lightning, an ``Accelerator``; or
+            a function of the row. One that raises is dropped with a warning.
         exact: keep the average of d^2 that Adam would have where the inner optimizer has none: under a metric, or when
             it is not like Adam. One buffer of the model's size, updated each step.
         shadow: for an optimizer without a metric, one that is fed each step but never used, to see what it would do.

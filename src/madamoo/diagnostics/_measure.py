@@ -23,7 +23,8 @@ SAMPLE = 1 << 17  # coordinates from which percentiles are taken
 class Piece:
     """What is known of one parameter in one step.
 
-    ``images`` holds d / M under each diagonal metric that is known; M itself is d divided by that.
+    ``images`` holds d / M under each metric that is known; M itself is d divided by that, in the basis in which it is
+    diagonal. If that is not the parameter's own, ``turned`` has d and the preference's image in it.
     """
 
     keys: tuple[int, ...]
@@ -33,7 +34,8 @@ class Piece:
     after: Tensor
     images: dict[str, Tensor] = field(default_factory=dict)
     second_moment: Tensor | None = None  # Adam's, bias-corrected
-    curvature: Tensor | None = None  # C_lambda, before floor and eps
+    curvature: Tensor | None = None  # C_lambda, before floor and eps, in the basis of the metric
+    turned: tuple[Tensor, Tensor] | None = None
     floor: float = 0.0  # 1 - beta: the floor of C is this times d^2
     eps: float = 0.0
 
@@ -84,12 +86,12 @@ class Sums:
             self.effects[index] += (G @ U.T).cpu()
             self.squares += U.square().sum(1).cpu()
             self.negative[index] -= G.mul_(d).clamp_max_(0).sum(1).cpu()
-            alive = d != 0
             for name, u in images.items():
-                self._add_diagonal(name, d[alive] / u[alive])
+                in_basis = piece.turned if name == "preference" else None
+                self._add_diagonal(name, *((d, u) if in_basis is None else map(cut, in_basis)))
             if piece.curvature is not None:
-                self._add_curvature(piece, d, cut(piece.curvature), alive)
-                if piece.second_moment is not None:
+                self._add_curvature(piece, d if piece.turned is None else cut(piece.turned[0]), cut(piece.curvature))
+                if piece.second_moment is not None and piece.turned is None:  # else of different coordinates
                     self._add_logs(cut(piece.second_moment), cut(piece.curvature))
 
     def _room(self, rows: int, like: Tensor) -> Tensor:
@@ -99,14 +101,17 @@ class Sums:
             self._workspace = like.new_empty(size)
         return self._workspace[:size].view(rows, len(like))
 
-    def _add_diagonal(self, name: str, M: Tensor) -> None:
+    def _add_diagonal(self, name: str, d: Tensor, u: Tensor) -> None:
+        alive = (d != 0) & (u != 0)
+        M = d[alive] / u[alive]
         if M.numel():
             low, high = torch.aminmax(M)
             self.largest[name] = max(self.largest[name], float(high))
             self.smallest[name] = min(self.smallest[name], float(low))
             self.samples[name].append(M[:: self.stride].cpu())
 
-    def _add_curvature(self, piece: Piece, d: Tensor, C: Tensor, alive: Tensor) -> None:
+    def _add_curvature(self, piece: Piece, d: Tensor, C: Tensor) -> None:
+        alive = d != 0
         self.active += int(alive.sum())
         self.floored += int((alive & (piece.floor * d.square() >= C)).sum())
         self.below += int((alive & (piece.eps > C)).sum())

@@ -249,12 +249,14 @@ class Probe:
         rows = rows_by_param(sample, pending)
         used = self._metric(sample, pending)
         for x, beta in sample.directions:
-            C, image, eps = None, None, 0.0
+            C, image, turned, eps = None, None, None, 0.0
             if used is not None:
                 metric, measurement = used
                 C, eps = metric.curvature(x, beta, measurement), metric.eps
                 C = torch.zeros_like(x.d) if C is None else C
                 image = metric.precondition(x, beta, measurement)
+                if metric.basis is not None:
+                    turned = torch.stack([metric.in_basis(x.block, row, measurement) for row in (x.d, image)])
             for param, part in x.block.parts():
                 d = x.d[part]
                 images: dict[str, Tensor] = {} if image is None else {"preference": image[part]}
@@ -263,8 +265,9 @@ class Probe:
                     v = v.reshape(-1)
                     images["adam"] = d / (v.sqrt() + float(groups[param].get("eps", 1e-8)))
                 curvature = None if C is None else C[part]
+                pair = None if turned is None else (turned[0, part], turned[1, part])
                 before = sample.before[param]
-                yield Piece(*rows[param], d, before, param, images, v, curvature, 1.0 - beta, eps)
+                yield Piece(*rows[param], d, before, param, images, v, curvature, pair, 1.0 - beta, eps)
 
     def _note_cost(self) -> None:
         if self._row is not None and self._clock is not None:

@@ -1,9 +1,10 @@
-"""Where rows go: a folder, a TensorBoard writer, any function."""
+"""Where rows go: a folder, an experiment tracker, any function."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,22 +17,30 @@ FILE = "diagnostics.jsonl"
 
 def open_sinks(sinks: Any) -> list[Sink]:
     """A list of functions of a row, from one sink or several."""
-    single = isinstance(sinks, str | os.PathLike) or callable(sinks) or hasattr(sinks, "add_scalar")
+    single = isinstance(sinks, str | os.PathLike) or callable(sinks) or _tracker(sinks) is not None
     if not single and not isinstance(sinks, Iterable):
-        raise TypeError(f"sinks must be a list of sinks, got {type(sinks).__name__}")
+        raise TypeError(f"sinks must be a sink or a list of sinks, got {type(sinks).__name__}")
     return [_open(sink) for sink in ([sinks] if single else sinks)]
 
 
 def _open(sink: Any) -> Sink:
     if isinstance(sink, str | os.PathLike):
         return _Folder(Path(sink))
-    if hasattr(sink, "add_scalar"):
-        return _Writer(sink)
     if callable(sink):
         return sink
+    tracker = _tracker(sink)
+    if tracker is not None:
+        return tracker(sink)
     raise TypeError(
-        f"a sink must be a folder, a writer with add_scalar or a function of a row, got {type(sink).__name__}"
+        "a sink must be a folder, a tracker (with add_scalar, log_metrics or log) or a function of a row, "
+        f"got {type(sink).__name__}"
     )
+
+
+def _tracker(sink: Any) -> type[_Tracker] | None:
+    """How to talk to a tracker, by what it offers; none of them is imported for it."""
+    offers = {"add_scalar": _TensorBoard, "define_metric": _WandB, "log_metrics": _MLflow, "log": _Accelerate}
+    return next((kind for name, kind in offers.items() if callable(getattr(sink, name, None))), None)
 
 
 class _Folder:
@@ -54,19 +63,57 @@ class _Folder:
         return repr(str(self.path))
 
 
-class _Writer:
-    """Gives each number of a row to something like TensorBoard's SummaryWriter."""
+class _Tracker:
+    """Gives each number of a row to an experiment tracker, as ``diagnostics/weights/loss_a``."""
 
-    def __init__(self, writer: Any) -> None:
-        self.writer = writer
+    def __init__(self, tracker: Any) -> None:
+        self.tracker = tracker
 
     def __call__(self, row: Row) -> None:
-        for tag, value in flatten(row).items():
-            if tag != "step":
-                self.writer.add_scalar(f"diagnostics/{tag}", value, row["step"])
+        numbers = flatten(row)
+        step = int(numbers.pop("step"))
+        self.log({f"diagnostics/{name}": value for name, value in numbers.items()}, step)
+
+    def log(self, numbers: dict[str, float], step: int) -> None:
+        raise NotImplementedError
 
     def __repr__(self) -> str:
-        return repr(self.writer)
+        return repr(self.tracker)
+
+
+class _TensorBoard(_Tracker):
+    """``SummaryWriter("runs/mine")``."""
+
+    def log(self, numbers: dict[str, float], step: int) -> None:
+        for name, value in numbers.items():
+            self.tracker.add_scalar(name, value, step)
+
+
+class _WandB(_Tracker):
+    """``wandb.init(project="mine")``. Its own step counts the calls of ``log``, the user's too: ours is the axis."""
+
+    def __init__(self, tracker: Any) -> None:
+        super().__init__(tracker)
+        tracker.define_metric("diagnostics/step")
+        tracker.define_metric("diagnostics/*", step_metric="diagnostics/step")
+
+    def log(self, numbers: dict[str, float], step: int) -> None:
+        self.tracker.log({**numbers, "diagnostics/step": step})
+
+
+class _MLflow(_Tracker):
+    """``mlflow`` itself, within a run; or a logger of Lightning."""
+
+    def log(self, numbers: dict[str, float], step: int) -> None:
+        # MLflow refuses names with other characters, and the user names the objectives.
+        self.tracker.log_metrics({re.sub(r"[^\w/. -]", "_", name): x for name, x in numbers.items()}, step=step)
+
+
+class _Accelerate(_Tracker):
+    """``Accelerator(log_with=...)``, or what else has ``log(numbers, step)``."""
+
+    def log(self, numbers: dict[str, float], step: int) -> None:
+        self.tracker.log(numbers, step=step)
 
 
 def flatten(row: Row) -> dict[str, float]:

@@ -11,7 +11,7 @@ from ._precision import full_precision, read_scale
 from ._processes import Processes
 from ._rows import Block, HeadRows, Rows, SharedRows, are_same, by_param, spread
 from ._shards import first_row, gathered, is_divided, local, own_part
-from ._written import Written, foreign
+from ._written import Written, foreign, used_up
 
 __all__ = [
     "ALONE",
@@ -58,4 +58,5 @@ __all__ = [
     "sum_present",
     "total_norms",
     "unpack",
+    "used_up",
 ]

@@ -70,7 +70,7 @@ class Collector:
         ``signs`` say what all processes together have found, and ``send`` makes their rows the same in all of them.
         """
         if signs is not None or (opaque and (found.rows or missing)):
-            found = found.drop_zeros(self.params, before.layout.reach, missing, signs)
+            found = found.drop_zeros(self.params, before.layout.reach, before.present, missing, signs)
         pack = partial(Layout.pack, apart=self.apart, heads_together=self.heads_together)
         rows: Sequence[Rows]
         rows, layout = pack(before.layout, found, self.params, self.group_of)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,7 @@ class Found:
         self,
         params: Sequence[Tensor],
         reach: Mapping[Tensor, frozenset[int]],
+        present: Collection[int],
         missing: bool,
         signs: Tensor | None = None,
     ) -> Found:
@@ -56,8 +57,9 @@ class Found:
 
         Behind an opaque graph that is what an objective that does not reach a parameter looks like. Gradients of
         objectives that are known to ``reach`` the parameter stay. If ``missing``, some objective is not in the batch,
-        and a parameter whose gradients all vanish is taken to be its head, unless one that is there is known to reach
-        it. ``signs`` are those of all processes: what only others have found is zero here.
+        and a parameter whose gradients all vanish is taken to be its head, unless one that is ``present`` is known to
+        reach it, with a row of its own or in the rest. ``signs`` are those of all processes: what only others have
+        found is zero here.
         """
         if signs is None:
             signs = self.signs(1 + max(self.rows, default=-1), len(params), opaque=True)
@@ -67,11 +69,11 @@ class Found:
         alive = {k: 2 in listed[k] for k in keys}
         rows: dict[int, Row] = {k: [None] * len(params) for k in keys}
         for p, param in enumerate(params):
-            known = reach.get(param, frozenset()) - {last}
-            is_absent = missing and not known & {*keys} and all(listed[k][p] < 2 for k in keys)
+            known = reach.get(param, frozenset())
+            is_absent = missing and known.isdisjoint(present) and all(listed[k][p] < 2 for k in keys)
             for k in keys:
                 sign, row = listed[k][p], given[k]
-                dropped = sign == 1 and (is_absent or (alive[k] and k not in known))
+                dropped = sign == 1 and (is_absent or (alive[k] and (k == last or k not in known)))
                 if sign and not dropped:
                     g = None if row is None else row[p]
                     rows[k][p] = torch.zeros_like(local(param), requires_grad=False) if g is None else g

@@ -267,6 +267,8 @@ def read_counts(counts: Sequence[float] | Mapping[str, float] | Tensor | None, l
 
 def check_names(names: Any) -> tuple[str, ...]:
     """The names of the objectives as a tuple, each a string and no two alike."""
+    if isinstance(names, str):
+        raise TypeError(f"objectives must be a sequence of names, got the one name {names!r}")
     result = tuple(names)
     for name in result:
         if not isinstance(name, str):

@@ -71,6 +71,11 @@ class Block:
             return parts
         return [torch.empty_like(p, requires_grad=False).copy_(x) for p, x in zip(self.params, parts, strict=True)]
 
+    def holds(self, flat: Tensor) -> bool:
+        """Whether the precision of the parameters has room for all entries; that of half precision ends at 65504."""
+        largest = torch.finfo(self.params[0].dtype).max
+        return torch.finfo(flat.dtype).max <= largest or bool((flat.abs() <= largest).all())
+
     def own(self, whole: Tensor) -> Tensor:
         """What this process has of a tensor [..., entries of all shards], each parameter whole, laid end to end."""
         if not is_divided(self.params[0]):

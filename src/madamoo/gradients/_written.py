@@ -22,8 +22,8 @@ class Written:
     among: Processes = ONE  # who has a part of them each
 
     def write(self, param: Tensor, gradient: Tensor) -> None:
-        setattr(gradient, _MARK, True)
         param.grad = gradient
+        _mark(gradient)
         self.versions[gradient] = local(gradient)._version  # that of a DTensor stays the same
 
     def was_cleared(self, params: Sequence[Tensor]) -> bool:
@@ -39,6 +39,18 @@ class Written:
         return any(local(g)._version != self.versions.get(g) for g in gradients)
 
 
+def used_up(params: Iterable[Tensor]) -> None:
+    """A step was taken: whatever stands in ``.grad``, whoever made or changed it, is of no further use."""
+    for param in params:
+        if param.grad is not None:
+            _mark(param.grad)
+
+
 def foreign(params: Iterable[Tensor]) -> bool:
-    """Whether some gradient is not of our making, and not zero."""
-    return any(p.grad is not None and not hasattr(p.grad, _MARK) and bool(local(p.grad).any()) for p in params)
+    """Whether some gradient is not zero, and neither of our making nor used up: made or added to since."""
+    found = [(p.grad, local(p.grad)) for p in params if p.grad is not None]
+    return any(getattr(g, _MARK, None) != here._version and bool(here.any()) for g, here in found)
+
+
+def _mark(gradient: Tensor) -> None:
+    setattr(gradient, _MARK, local(gradient)._version)

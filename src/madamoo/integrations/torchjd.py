@@ -1,14 +1,15 @@
-"""TorchJD's aggregators and weightings as solvers."""
+"""TorchJD's aggregators and weightings as solvers, and our solvers as aggregators and weightings there."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..solvers import Solver
+from ..solvers import Solver, get
 
 try:
     from torchjd import Stateful
@@ -26,12 +27,13 @@ try:
         WeightedAggregator,
         Weighting,
     )
+    from torchjd.linalg import PSDMatrix
 except ImportError as error:
     raise ImportError(
         "madamoo.integrations.torchjd needs TorchJD 0.18 or later: pip install 'madamoo[torchjd]'"
     ) from error
 
-__all__ = ["TorchJD"]
+__all__ = ["SolverAggregator", "SolverWeighting", "TorchJD"]
 
 
 class TorchJD(Solver):
@@ -142,4 +144,80 @@ def _refusal(method: Any, reason: str) -> ValueError:
     return ValueError(
         f"TorchJD's {type(method).__name__} cannot be a solver: {reason}. Weightings that take the Gramian can, and "
         "aggregators built on them (torchjd.aggregation.GramianWeightedAggregator), Constant, Mean, Random and Sum"
+    )
+
+
+# The other way --------------------------------------------------------------------------------------------------------
+
+
+class SolverWeighting(Weighting[PSDMatrix], Stateful):
+    """A solver of madamoo as a weighting of TorchJD: the Gramian in, the weights lambda out.
+
+    A call is a step: a solver with state moves on with it. That state is in ``state_dict()``, and :meth:`reset` takes
+    it back to the beginning.
+
+    Args:
+        solver: a gradient-balancing solver (or LS), or its name with options, ``"cagrad:c=0.2"``. TorchJD shows its
+            weightings the Gramian alone, so one that needs more is refused: losses (UW), a preference (EPO), single
+            entries of the gradients (GradDrop).
+
+    Example:
+        >>> SolverWeighting("mgda")(torch.tensor([[4.0, 0.0], [0.0, 1.0]]))
+        tensor([0.2000, 0.8000])
+    """
+
+    def __init__(self, solver: Solver | str) -> None:
+        super().__init__()
+        solver = get(solver) if isinstance(solver, str) else solver
+        if not isinstance(solver, Solver):
+            raise TypeError(f"solver must be a madamoo.solvers.Solver or its name, got {type(solver).__name__}")
+        reasons = {
+            "weighs single entries of the gradients": solver.per_coordinate,
+            "needs statistics of the gradients": bool(solver.row_statistics),
+            "needs a preference": solver.uses_preference,
+            "balances losses": not (solver.family == "gradient" or solver.static),
+            "needs the losses": solver.uses_losses,
+        }
+        for reason, applies in reasons.items():
+            if applies:
+                raise _no_weighting(solver, reason)
+        self.solver = solver
+        self._start = copy.deepcopy(solver.state_dict())
+
+    @torch.no_grad()
+    def forward(self, gramian: PSDMatrix, /) -> Tensor:
+        known = gramian.to("cpu", torch.float64)
+        weights = self.solver.solve(torch.full((len(known),), torch.nan, dtype=torch.float64), known)
+        if bool(weights.isnan().any()) and bool(known.isfinite().all()):
+            raise _no_weighting(self.solver, "needs the losses")
+        return weights.to(gramian)
+
+    def reset(self) -> None:
+        self.solver.load_state_dict(self._start)
+
+
+class SolverAggregator(GramianWeightedAggregator, Stateful):
+    """A solver of madamoo as an aggregator of TorchJD: see :class:`SolverWeighting`.
+
+    Example:
+        >>> SolverAggregator("mgda")(torch.tensor([[2.0, 0.0], [0.0, 2.0]]))
+        tensor([1., 1.])
+    """
+
+    gramian_weighting: SolverWeighting
+
+    def __init__(self, solver: Solver | str) -> None:
+        super().__init__(SolverWeighting(solver))
+
+    def reset(self) -> None:
+        self.gramian_weighting.reset()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.gramian_weighting.solver!r})"
+
+
+def _no_weighting(solver: Solver, reason: str) -> ValueError:
+    return ValueError(
+        f"{type(solver).__name__} cannot be a weighting of TorchJD: it {reason}, and TorchJD shows the Gramian alone. "
+        "Train with madamoo.MultiObjective(optimizer, solver) instead"
     )

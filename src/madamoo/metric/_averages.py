@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
@@ -33,12 +33,17 @@ class Averages(ABC):
 
     ``n[e]`` is the number of updates of ``pairs[e]``; a pair that was never measured has no entry. ``dtype`` is that of
     what is as large as the parameters; None is the dtype in which the gradients come. In a block of heads, ``owners``
-    has the objective of each parameter, and the only label is None.
+    has the objective of each parameter, and the only label is None. ``turned`` says that the coordinates are those of
+    a rotated basis.
     """
+
+    rotates_rows: ClassVar[bool] = True
+    """Whether the rows have to come in that basis; else the direction alone does."""
 
     block: Block
     owners: tuple[int, ...] = ()
     dtype: torch.dtype | None = None
+    turned: bool = field(default=False, kw_only=True)
     pairs: list[Label] = field(default_factory=list)
     n: list[int] = field(default_factory=list)
 
@@ -72,6 +77,10 @@ class Averages(ABC):
     @abstractmethod
     def grown(self, measured: Sequence[Label], count: int, dtype: torch.dtype, device: torch.device) -> Self:
         """These with an average of zero for each pair that is new, of ``count`` objectives."""
+
+    @abstractmethod
+    def reorder(self, places: Tensor) -> None:
+        """The same averages with the coordinates in another order: k has been at ``places[k]`` so far."""
 
     @abstractmethod
     def tensors(self) -> list[Tensor]:

@@ -69,9 +69,9 @@ class Estimator(ABC):
             return []
         return [None] if all(self.pairs([i], drawn) for i in {*x.owners}) else []
 
-    def empty(self, block: Block, dtype: torch.dtype | None) -> Averages:
-        """The averages of a block, before any update."""
-        return self.averages(block, () if self.of_direction else block.owners, dtype)
+    def empty(self, block: Block, dtype: torch.dtype | None, turned: bool = False) -> Averages:
+        """The averages of a block, before any update; ``turned`` in a rotated basis."""
+        return self.averages(block, () if self.of_direction else block.owners, dtype, turned=turned)
 
 
 class Full(Estimator):
@@ -142,8 +142,8 @@ ESTIMATORS: dict[str, type[Estimator]] = {
 }
 
 
-def choose(*, static: bool, count: int) -> Estimator:
-    """What "auto" is for such a solver and so many objectives."""
+def choose(*, static: bool, count: int, turned: bool) -> Estimator:
+    """What "auto" is for such a solver and so many objectives, in the parameters' own basis or another one."""
     if static:
         return Collapsed()
-    return Full() if count <= MOST_IN_FULL else Separable()
+    return Full() if count <= MOST_IN_FULL and not turned else Separable()

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..direction import Direction
 from ..gradients import Block, total_norms
 from ._averages import Averages, Label, Pair
+from ._basis import Turn
 from ._estimators import Estimator
 from ._store import Store
 
@@ -46,6 +47,9 @@ class MeasuredBlock:
     after: Averages  # those that the step will update, with memory for the pairs that are new
     seen: Direction  # what the estimator takes for objectives, in the basis of the averages
     labels: list[Label]  # the averages that are updated
+    turn: Turn  # the basis of the averages in this step
+    next: Turn  # and in the next
+    moved: Tensor | None  # where each coordinate of that one was before, if not where it is
 
 
 def norms_of(blocks: Mapping[Block, MeasuredBlock]) -> dict[int, float]:

@@ -49,7 +49,9 @@ class Growth:
         """How much more they take afterwards, or would with another estimator and dtype: by the same code, on a device
         without memory."""
         held, old = bytes_of(self.averages.tensors()), self.averages
-        empty = type(old)(old.block, old.owners, old.dtype) if estimator is None else estimator.empty(old.block, dtype)
+        empty = type(old)(old.block, old.owners, old.dtype, turned=old.turned)
+        if estimator is not None:
+            empty = estimator.empty(old.block, dtype, old.turned)
         return bytes_of(empty.grown([*old.pairs, *self.new], self.count, self.dtype, META).tensors()) - held
 
 

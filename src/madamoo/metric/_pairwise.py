@@ -21,7 +21,7 @@ from ._averages import (
     coefficients,
     largest_coefficient,
 )
-from ._rounding import check_dtype, decayed, random_bits
+from ._rounding import check_dtype, chosen, decayed, random_bits
 
 
 @dataclass(frozen=True)
@@ -191,6 +191,10 @@ class PairAverages(Averages):
             scale=[*self.scale, *[1.0] * len(missing)],
             F=new if self.F is None else torch.cat([self.F, new]),
         )
+
+    def reorder(self, places: Tensor) -> None:
+        if self.F is not None:
+            self.F = chosen(self.F, places)
 
     @property
     def age(self) -> Any:

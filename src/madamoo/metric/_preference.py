@@ -11,12 +11,16 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from ..checks import check_choice, check_flag, check_fraction, check_integer, check_positive
 from ..direction import Direction
 from ..gradients import Block, Layout, is_divided
-from ._averages import Averages, metric_of, shrink_for
-from ._estimators import ESTIMATORS, Estimator, choose
+from ._averages import Averages, Make, metric_of, shrink_for
+from ._basis import Bases, BasisName, EigenBasis
+from ._checkpoint import check_state, load_state, save_state
+from ._estimators import ESTIMATORS, Estimator, Marginal, choose
 from ._measured import Measured, MeasuredBlock, norms_of
 from ._memory import Growth, check_memory
+from ._movement import Movement
 from ._rounding import DROPPED
 from ._store import Store
 
@@ -42,7 +46,10 @@ class PreferenceMetric:
             (lambda' S lambda / T) v; ``"collapsed"`` the average of d^2, which is the same as full, in one buffer, as
             long as lambda is constant (it refuses other solvers) and no batch lacks an objective (it warns);
             ``"marginal"`` the average of d^2 whatever lambda does: the control of every comparison, not a method.
-            ``"auto"`` is collapsed for a static solver; else full up to C = 8, separable beyond. An
+            ``"auto"`` is collapsed for a static solver; else full up to C = 8, separable beyond and in the eigenbasis,
+            where it takes S and T of whole tensors and is as good, without a rotation per objective. Under a solver
+            that needs no gradient of single objectives, it starts as marginal, and pays for these gradients only once
+            the weights are measured to jump from step to step; the averages then start again. An
             :class:`~madamoo.metric.Estimator` of your own works too.
         beta: decay of the averages; None is the parameter group's ``betas[1]``, or 0.999 if it has none.
         eps: added to C inside the root.
@@ -66,8 +73,12 @@ class PreferenceMetric:
             stand for lambda_i; d stays the same. The size of a gradient, which moves fast and which many solvers
             answer with lambda, is then that of this step, and only its shape an average. An objective whose own
             gradient is not computed in a step keeps the norm that it had when it last was.
+        basis: in which the averages are kept. ``"identity"``: that of the parameters. ``"eigen"``: for each matrix the
+            eigenvectors of the running averages of D D' and D' D, D its direction; an :class:`EigenBasis` has further
+            options. Vectors, and all parameters under weights that differ from coordinate to coordinate (GradDrop),
+            keep their own.
 
-    The paper's plain form is ``PreferenceMetric("pair", eps=1e-8, ramp="paper", bias_correction=False, floor=False)``.
+    The paper's own form is :meth:`PreferenceMetric.paper`.
     """
 
     def __init__(
@@ -84,32 +95,28 @@ class PreferenceMetric:
         seed: int = 0,
         total_steps: int | None = None,
         normalise: bool = False,
+        basis: BasisName | EigenBasis = "identity",
     ) -> None:
         if not isinstance(estimator, Estimator) and estimator != "auto" and estimator not in ESTIMATORS:
             known = ", ".join(("auto", *ESTIMATORS))
             raise ValueError(f"estimator must be one of {known}, or an Estimator, got {estimator!r}")
-        if beta is not None and not 0.0 <= beta < 1.0:
-            raise ValueError(f"beta must be in [0, 1), got {beta!r}")
-        if not 0.0 < eps < float("inf"):
-            raise ValueError(f"eps must be positive, got {eps!r}")
-        if ramp not in RAMPS:
-            raise ValueError(f"ramp must be one of {', '.join(RAMPS)}, got {ramp!r}")
-        if not 1 <= every < float("inf") or every != int(every):
-            raise ValueError(f"every must be a whole number of steps, at least 1, got {every!r}")
+        if basis not in ("identity", "eigen") and not isinstance(basis, EigenBasis):
+            raise ValueError(f"basis must be 'identity', 'eigen' or an EigenBasis, got {basis!r}")
         given, dtype = dtype, getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(map(str, DTYPES))}, got {given!r}")
         self.estimator: str = estimator.name if isinstance(estimator, Estimator) else estimator
-        self.beta = beta
-        self.eps = eps
+        self.beta = None if beta is None else check_fraction("beta", beta)
+        self.eps = check_positive("eps", eps)
         self.rampup = _rampup_steps(rampup, total_steps)
-        self.ramp: Ramp = ramp
-        self.bias_correction = bias_correction
-        self.floor = floor
-        self.every = int(every)
+        self.ramp = check_choice("ramp", ramp, RAMPS)
+        self.bias_correction = check_flag("bias_correction", bias_correction)
+        self.floor = check_flag("floor", floor)
+        self.every = check_integer("every", every, minimum=1)
         self.dtype: torch.dtype | None = dtype
-        self.seed = seed
-        self.normalise = normalise
+        self.seed = check_integer("seed", seed)
+        self.normalise = check_flag("normalise", normalise)
+        self.basis: EigenBasis | None = EigenBasis() if basis == "eigen" else None if basis == "identity" else basis
 
         self.steps = 0
         self.wait = 0  # steps until the averages are updated again
@@ -117,13 +124,28 @@ class PreferenceMetric:
         self.noise = torch.Generator().manual_seed(seed)  # of rounding at random
         self.constant: dict[int, float] = {}  # lambda_i of the objectives in the collapsed average
         self.norms: dict[int, float] = {}  # |g_i| as last measured, if the averages are normalised
+        self.movement = Movement()  # of the weights
         self._used: Estimator | None = None  # once the first step has been taken
         self._given = estimator if isinstance(estimator, Estimator) else None
         self._store: Store | None = None
+        self._bases = Bases(self.basis)
         self._warned = False
 
+    @classmethod
+    def paper(cls, **options: Any) -> PreferenceMetric:
+        """The metric as the paper has it: one pair drawn per step, its eps and ramp-up, no bias correction, no floor.
+
+        Example:
+            >>> metric = PreferenceMetric.paper(rampup=1000)
+            >>> metric.estimator, metric.ramp, metric.eps
+            ('pair', 'paper', 1e-08)
+        """
+        own = {"estimator": "pair", "eps": 1e-8, "ramp": "paper", "bias_correction": False, "floor": False}
+        return cls(**{**own, **options})
+
     def __repr__(self) -> str:
-        shown = (f"{name}={value!r}" for name, value in {**self.options(), "seed": self.seed}.items())
+        options = {**self.options(), "basis": self.basis or "identity", "seed": self.seed}
+        shown = (f"{name}={value!r}" for name, value in options.items())
         return f"PreferenceMetric({', '.join(shown)})"
 
     def options(self) -> dict[str, Any]:
@@ -138,6 +160,7 @@ class PreferenceMetric:
             "every": self.every,
             "dtype": None if self.dtype is None else str(self.dtype).removeprefix("torch."),
             "normalise": self.normalise,
+            "basis": "identity" if self.basis is None else self.basis.options(),
         }
 
     @property
@@ -158,7 +181,7 @@ class PreferenceMetric:
     def resolve(self, *, static: bool, count: int) -> Estimator:
         """The estimator in use for such a solver and so many objectives."""
         if self._given is None and self.estimator == "auto":
-            return choose(static=static, count=count)
+            return choose(static=static, count=count, turned=self.basis is not None)
         estimator = ESTIMATORS[self.estimator]() if self._given is None else self._given
         estimator.check_solver(static=static)
         return estimator
@@ -176,24 +199,24 @@ class PreferenceMetric:
             return torch.promote_types(param.dtype, torch.float32)
         return self.dtype
 
-    def rotate(self, x: Direction) -> Direction:
-        """The direction in the basis in which the averages are kept; here, the parameter's own."""
-        return x
+    def largest_gradient(self, param: Tensor) -> float:
+        """One whose square fits into the averages; what is rounded has the range of float32."""
+        dtypes = (self.compute_dtype(param), *([torch.float32] if self.rounds else []))
+        return min(torch.finfo(dtype).max for dtype in dtypes) ** 0.5 / 8
 
-    def rotate_back(self, block: Block, out: Tensor) -> Tensor:
-        """What :meth:`rotate` has turned, back in the basis of the parameters."""
-        return out
-
-    def measure(self, count: int, *, static: bool) -> Measured:
-        estimator = self.resolve(static=static, count=count)
-        if self._used is not None and self._used.name != estimator.name:
+    def measure(self, count: int, *, static: bool, rows: bool = True) -> Measured:
+        estimator, chooses = self.resolve(static=static, count=count), self.estimator == "auto" and not static
+        if chooses and not rows and not self.movement.jumps:
+            estimator = Marginal()
+        restarts = chooses and isinstance(self._used, Marginal) and not isinstance(estimator, Marginal)
+        if self._used is not None and self._used.name != estimator.name and not restarts:
             raise ValueError(
                 f"the averages were made with estimator {self._used.name!r}, this step asks for {estimator.name!r}"
             )
         # Nor are heads laid together if a row has one exponent, and their losses different sizes.
         together = estimator.heads_together and self.dtype is not torch.float8_e5m2
         if self.wait > 0 or not estimator.draws:
-            return Measured(estimator, self.wait == 0, together)
+            return Measured(estimator, self.wait == 0 or restarts, together, restarts=restarts)
         generator = torch.Generator()
         generator.set_state(self.generator.get_state())
         drawn = estimator.draw(count, generator)
@@ -220,8 +243,8 @@ class PreferenceMetric:
                 )
                 store, measurement = None, replace(measurement, active=True, restarts=True)
             self._warn_of_missing(weights, present)
-        if store is None:
-            store = Store(partial(_empty, measurement.estimator, self.dtype))
+        if store is None or measurement.restarts:
+            store = Store(self.make(measurement.estimator))
         store = store.repacked(layout)
         blocks = self._measured_blocks(measurement, store, directions)
         norms = {**self.norms, **norms_of(blocks)} if self.normalise else None
@@ -245,9 +268,12 @@ class PreferenceMetric:
         new: dict[torch.device, list[Growth]] = {}
         for x in directions:
             self._check_shards(x.block)
-            seen, averages = measurement.estimator.sees(self.rotate(x)), store.at(x.block)
+            seen, averages = measurement.estimator.sees(x), store.at(x.block)
+            turn = self._bases.turn(seen)
+            following, moved = self._bases.after(turn, x.d, self.steps + 1)
+            seen = turn.see(seen, averages.rotates_rows)
             labels = measurement.estimator.labels(seen, measurement.drawn) if measurement.active else []
-            blocks[x.block] = MeasuredBlock(averages, averages, seen, labels)
+            blocks[x.block] = MeasuredBlock(averages, averages, seen, labels, turn, following, moved)
             if missing := averages.missing(labels):
                 growth = Growth(averages, missing, len(seen.weights), seen.d.dtype)
                 new.setdefault(x.d.device, []).append(growth)
@@ -259,7 +285,11 @@ class PreferenceMetric:
         return blocks
 
     def _check_shards(self, block: Block) -> None:
-        if self.dtype is torch.float8_e5m2 and is_divided(block.params[0]):
+        if not is_divided(block.params[0]):
+            return
+        if self.basis is not None:
+            raise ValueError("basis='eigen' needs whole matrices, and these are sharded: use basis='identity', or DDP")
+        if self.dtype is torch.float8_e5m2:
             raise ValueError(
                 "dtype=torch.float8_e5m2 has one exponent for all entries of a tensor, which processes with different "
                 "shards of it would choose differently: use torch.bfloat16"
@@ -278,23 +308,30 @@ class PreferenceMetric:
             part = d if columns is None else d[columns]
             C = None if curvature is None else curvature(columns)
             M = metric_of(part, C, x.block, floor=floor, eps=eps, alpha=self.alpha, ramp=self.ramp, unit=shrink)
+            for first in firsts:
+                M[first] = M[first].amax()
             return torch.div(part, M, out=M)
 
-        if len(d) <= PIECE or self.alpha < 1.0:  # the ramp-up asks for the largest root of a tensor
-            return self.rotate_back(x.block, divide(None))
+        firsts = block.turn.first_parts()
+        if len(d) <= PIECE or self.alpha < 1.0 or firsts:  # these ask for the largest root of a tensor
+            return block.turn.rotate_back(divide(None))
         out = torch.empty_like(d)
         for start in range(0, len(d), PIECE):
             columns = slice(start, start + PIECE)
             out[columns] = divide(columns)
-        return self.rotate_back(x.block, out)
+        return block.turn.rotate_back(out)
 
     def curvature(self, x: Direction, beta: float, measurement: Measured) -> Tensor | None:
-        """C_lambda for one block, before floor, eps and ramp-up; None if there is no average yet."""
+        """C_lambda for one block, before floor, eps and ramp-up, in the averages' basis; None if there is none yet."""
         block = measurement.blocks[x.block]
         curvature = block.averages.curvature(
             block.seen, block.labels, beta**self.every, measurement.norms, self.bias_correction
         )
         return None if curvature is None else curvature(None)
+
+    def in_basis(self, block: Block, rows: Tensor, measurement: Measured) -> Tensor:
+        """Rows [..., entries] of a block in the basis of its averages in this step."""
+        return measurement.blocks[block].turn.rotate(rows)
 
     def commit(
         self,
@@ -305,11 +342,16 @@ class PreferenceMetric:
     ) -> None:
         store = measurement.store
         assert store is not None
-        for x, beta in directions if measurement.active else ():
+        for x, beta in directions:
             block = measurement.blocks[x.block]
-            store.put(block.after)
-            block.after.update(block.seen, block.labels, beta**self.every, measurement.norms, self.noise)
+            if measurement.active:
+                store.put(block.after)
+                block.after.update(block.seen, block.labels, beta**self.every, measurement.norms, self.noise)
+            if block.moved is not None:
+                block.after.reorder(block.moved)
+            self._bases.keep(block.next)
         self._store, self._used = store, measurement.estimator
+        self.movement = self.movement.after(weights, present)
         self.steps += 1
         self.wait = (self.every if measurement.active else self.wait) - 1
         if measurement.generator_state is not None:
@@ -347,101 +389,45 @@ class PreferenceMetric:
             for p in part.parameters() if isinstance(part, nn.Module) else part:
                 if p.requires_grad:
                     size = Growth(
-                        estimator.empty(Block((p,)), self.dtype),
+                        self.make(estimator)(Block((p,))),
                         pairs,
                         1 if estimator.of_direction else count,
                         self.compute_dtype(p),
                     )
-                    total += size.bytes()
+                    total += size.bytes() + self._bases.bytes(p, self.compute_dtype(p))
         return total
 
     def state_dict(self, params: Sequence[Tensor]) -> dict[str, Any]:
         """The state, with the averages numbered as the parameters are in ``params``."""
-        index = {param: i for i, param in enumerate(params)}
-        parts = (part for block in self.averages for part in block.split())
-        averages = {index[a.block.params[0]]: a.state_dict() for a in parts if a.pairs and a.block.params[0] in index}
-        return {
-            "steps": self.steps,
-            "wait": self.wait,
-            "generator": self.generator.get_state(),
-            "estimator": self.used,
-            "constant": dict(self.constant),
-            "averages": averages,
-            **({"norms": dict(self.norms)} if self.normalise else {}),
-            **({"noise": self.noise.get_state()} if self.rounds else {}),
-        }
-
-    def _estimator_called(self, name: str | None, count: int | None, *, static: bool) -> Estimator | None:
-        """That of a checkpoint, if it is the one that this metric would use."""
-        if name is None or count is None:
-            return None
-        estimator = self.resolve(static=static, count=count)
-        if estimator.name != name:
-            raise ValueError(f"the checkpoint was made with estimator {name!r}, here it is {estimator.name!r}")
-        return estimator
+        return save_state(self, params)
 
     def check_state_dict(
         self, state: dict[str, Any], params: Sequence[Tensor], count: int | None, *, static: bool
     ) -> None:
         """Raise if ``state`` lacks a piece, does not fit the parameters, or was made with another estimator."""
-        for key in ("steps", "wait", "generator", "estimator", "constant", "averages"):
-            if key not in state:
-                raise ValueError(f"the checkpoint lacks the metric's {key!r}")
-        if ("norms" in state) != self.normalise:
-            raise ValueError(f"the checkpoint's averages were not made with normalise={self.normalise}")
-        if ("noise" in state) != self.rounds:
-            raise ValueError(f"the checkpoint's averages were not made with dtype={self.dtype}")
-        estimator = self._estimator_called(state["estimator"], count, static=static)
-        for index, entry in state["averages"].items():
-            if index >= len(params):
-                raise ValueError(f"the checkpoint has averages of parameter {index}; there are {len(params)}")
-            try:
-                assert estimator is not None
-                estimator.empty(Block((params[index],)), self.dtype).check_state_dict(entry)
-            except ValueError as error:
-                raise ValueError(f"the checkpoint's averages of parameter {index} {error}") from None
+        check_state(self, state, params, count, static=static)
 
     def load_state_dict(
         self, state: dict[str, Any], params: Sequence[Tensor], layout: Layout, count: int | None, *, static: bool
     ) -> None:
         """Take on such a state, with the averages in the blocks of ``layout``; after an error, nothing of it."""
-        estimator, store = self._estimator_called(state["estimator"], count, static=static), None
-        if estimator is not None:
-            averages: dict[Block, Averages] = {}
-            for index, entry in state["averages"].items():
-                block = Block((params[index],))
-                averages[block] = estimator.empty(block, self.dtype)
-                averages[block].load_state_dict(entry, self.compute_dtype(params[index]))
-            make = partial(_empty, estimator, self.dtype)
-            store = Store(make, None, averages).repacked(layout)
-        generator = _generator(state["generator"])
-        noise = _generator(state["noise"]) if self.rounds else self.noise
-        constant, norms = dict(state["constant"]), dict(state.get("norms", {}))
-        self.steps, self.wait, self._used = int(state["steps"]), int(state["wait"]), estimator
-        self.generator, self.noise = generator, noise
-        self._store, self.constant, self.norms = store, constant, norms
+        load_state(self, state, params, layout, count, static=static)
 
-
-def _empty(estimator: Estimator, dtype: torch.dtype | None, block: Block) -> Averages:
-    """A function, not a lambda: stores are pickled."""
-    return estimator.empty(block, dtype)
-
-
-def _generator(state: Tensor) -> torch.Generator:
-    result = torch.Generator()
-    result.set_state(state.cpu())
-    return result
+    def make(self, estimator: Estimator) -> Make:
+        """What makes the averages of a block, before any update; it knows nothing of this metric's state."""
+        return partial(estimator.empty, dtype=self.dtype, turned=self.basis is not None)
 
 
 def _rampup_steps(rampup: int | float, total_steps: int | None) -> int:
-    if not 0 <= rampup < float("inf"):
-        raise ValueError(f"rampup must be zero, a number of steps or a fraction below 1, got {rampup!r}")
+    rampup = check_positive("rampup", rampup, zero=True)
+    if total_steps is not None:
+        check_integer("total_steps", total_steps, minimum=1)
     if rampup == int(rampup):
         if total_steps is not None and rampup > total_steps:
-            warnings.warn(f"rampup={rampup!r} is longer than the run, total_steps={total_steps!r}", stacklevel=3)
+            warnings.warn(f"rampup={rampup:g} is longer than the run, total_steps={total_steps}", stacklevel=3)
         return int(rampup)
     if rampup > 1:
         raise ValueError(f"rampup must be a whole number of steps or a fraction below 1, got {rampup!r}")
-    if total_steps is None or total_steps < 1:
-        raise ValueError(f"rampup={rampup!r} is a fraction of the run: give total_steps, got {total_steps!r}")
+    if total_steps is None:
+        raise ValueError(f"rampup={rampup!r} is a fraction of the run: give total_steps, got None")
     return max(1, round(rampup * total_steps))

@@ -34,7 +34,10 @@ def decayed(row: Tensor, scale: float, decay: float, product: Product, bits: Ten
     if scale < least:
         x.mul_(scale / unit)
         scale = unit
-    x.addcmul_(a, b, value=c / scale)
+    if row.dtype is not torch.float8_e5m2:
+        x.addcmul_(a, b, value=c / scale)
+    else:
+        x.add_((a * b).mul_(c), alpha=1.0 / scale)  # in this order: neither c / scale nor a c / scale need be finite
     if bits is None:
         return scale
     if row.dtype is torch.float8_e5m2:
@@ -86,6 +89,13 @@ def rounded(x: Tensor, dtype: torch.dtype, bits: Tensor) -> Tensor:
         faint = torch.floor(x.abs() / QUANTUM + (bits + 0.5) / 65536.0) * QUANTUM
         y = torch.where(x.abs() < SUBNORMAL, torch.copysign(faint, x), y)
     return y.to(dtype)
+
+
+def chosen(rows: Tensor, places: Tensor) -> Tensor:
+    """The entries of ``rows`` [..., n] at some places, in any dtype: torch has no index for float8."""
+    if rows.dtype is not torch.float8_e5m2:
+        return rows[..., places]
+    return rows.view(torch.uint8)[..., places].view(rows.dtype)
 
 
 def check_dtype(saved: Tensor, dtype: torch.dtype | None) -> None:

@@ -31,7 +31,7 @@ from ._averages import (
     check_pairs,
     coefficients,
 )
-from ._rounding import check_dtype, decayed, random_bits
+from ._rounding import check_dtype, chosen, decayed, random_bits
 
 SHARE = 4  # coordinates of a group for each entry of its S, at least, in tensors that have so many
 
@@ -42,11 +42,13 @@ class Groups:
     A group is one row of a tensor (all entries with one index in dimension 0: the inputs of a neuron, the filter of a
     channel, the vector of a token), or as many neighbouring rows as it takes to have ``SHARE`` coordinates for each of
     the C (C + 1) / 2 pairs of objectives. The rows of a vector (bias, norm) are its entries. No group spans tensors.
+    With ``whole``, a group is a tensor.
     """
 
-    def __init__(self, params: Sequence[Tensor], count: int) -> None:
+    def __init__(self, params: Sequence[Tensor], count: int, whole: bool = False) -> None:
         self.count = count
-        self.layout = [_group(p, SHARE * count * (count + 1) // 2) for p in params]
+        least = [p.numel() if whole else SHARE * count * (count + 1) // 2 for p in params]
+        self.layout = [_group(p, n) for p, n in zip(params, least, strict=True)]
         self.total = sum(run.groups for run in self.layout)
         self._runs = _merge(self.layout)
         self._sizes: Tensor | None = None
@@ -131,9 +133,11 @@ def _merge(layout: Sequence[Run]) -> list[Run]:
 class SeparableAverages(Averages):
     """``scale * v`` per coordinate, S [len(pairs), groups], T [groups].
 
-    S_ij of a pair that is not measured, because the batch lacks it, rests.
+    S_ij of a pair that is not measured, because the batch lacks it, rests. In a rotated basis a group is a tensor: its
+    Gram matrix is the same in every basis, which spares the rotation of all rows.
     """
 
+    rotates_rows = False
     scale: float = 1.0
     v: Tensor | None = None  # [entries of all parameters]
     S: Tensor | None = None
@@ -221,7 +225,7 @@ class SeparableAverages(Averages):
 
     def _groups(self, count: int) -> Groups:
         if self.groups is None:
-            self.groups = Groups(self.block.params, count)
+            self.groups = Groups(self.block.params, count, self.turned)
         return self.groups
 
     def grown(
@@ -230,7 +234,7 @@ class SeparableAverages(Averages):
         missing = self.missing(measured)
         if not missing:
             return self
-        groups = Groups(self.block.params, count) if self.groups is None else self.groups
+        groups = Groups(self.block.params, count, self.turned) if self.groups is None else self.groups
         v, T = self.v, self.T
         if v is None:
             v = torch.zeros(self.block.entries, dtype=self.dtype or dtype, device=device)
@@ -245,6 +249,10 @@ class SeparableAverages(Averages):
             T=T,
             groups=groups,
         )
+
+    def reorder(self, places: Tensor) -> None:
+        if self.v is not None:
+            self.v = chosen(self.v, places)
 
     @property
     def age(self) -> Any:
@@ -272,7 +280,7 @@ class SeparableAverages(Averages):
                 v=v,
                 S=S,
                 T=T,
-                groups=None if count is None else Groups(block.params, count),
+                groups=None if count is None else Groups(block.params, count, self.turned),
             )
             for block, pairs, v, S, T in zip(blocks, self._pairs_by_param(), vs, Ss, Ts, strict=True)
         ]
@@ -289,7 +297,7 @@ class SeparableAverages(Averages):
         v = torch.cat([self.v, *(a.v for a in others if a.v is not None)])
         S = torch.cat([self.S, *(a.S for a in others if a.S is not None)], dim=1)
         T = torch.cat([self.T, *(a.T for a in others if a.T is not None)])
-        return replace(self, **joined, v=v, S=S, T=T, groups=Groups(block.params, self.groups.count))
+        return replace(self, **joined, v=v, S=S, T=T, groups=Groups(block.params, self.groups.count, self.turned))
 
     def state_dict(self) -> dict[str, Any]:
         assert self.v is not None and self.S is not None and self.T is not None and self.groups is not None
@@ -307,7 +315,7 @@ class SeparableAverages(Averages):
         for key in ("v", "S", "T", "pairs", "n", "scale", "count"):
             if key not in state:
                 raise ValueError(f"lack {key!r}")
-        shape, groups = tuple(self.block.params[0].shape), Groups(self.block.params, state["count"]).total
+        shape, groups = tuple(self.block.params[0].shape), Groups(self.block.params, state["count"], self.turned).total
         if tuple(state["v"].shape) != shape:
             raise ValueError(f"have shape {tuple(state['v'].shape)}; the parameter has shape {shape}")
         S, pairs = state["S"], len(state["pairs"])
@@ -325,7 +333,7 @@ class SeparableAverages(Averages):
         self.S, self.T = (state[key].to(device=param.device, dtype=dtype, copy=True) for key in ("S", "T"))
         self.pairs = [(int(i), int(j)) for i, j in state["pairs"]]
         self.n, self.scale = [*state["n"]], float(state["scale"])
-        self.groups = Groups(self.block.params, state["count"])
+        self.groups = Groups(self.block.params, state["count"], self.turned)
 
 
 def _over(S: Tensor, T: Tensor) -> Tensor:

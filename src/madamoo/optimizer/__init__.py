@@ -1,13 +1,15 @@
 """Room five: the user's own torch optimizer, with the other four rooms in front of it."""
 
 from ..relatives import AdaTask, MTAdam
-from ._guards import evaluates_again
+from ._chain import Chain
 from ._madam import MAdam
 from ._multi_objective import MultiObjective
 from ._step import Step, second_moment_decay, trainable
+from ._wrapper import evaluates_again
 
 __all__ = [
     "AdaTask",
+    "Chain",
     "MAdam",
     "MTAdam",
     "MultiObjective",

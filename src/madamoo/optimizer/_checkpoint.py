@@ -152,9 +152,9 @@ def _check(opt: MultiObjective, state: dict[str, Any], params: list[Tensor]) -> 
     if (opt.metric is None) != (own["metric"] is None):
         here, there = ("no metric", "one") if opt.metric is None else ("a metric", "none")
         raise ValueError(f"the optimizer has {here}, the checkpoint has {there}")
+    _check_options(own.get("options", {}), _options(opt))
     if opt.metric is not None:
         opt.metric.check_state_dict(own["metric"], params, own["n_objectives"], static=opt.solver.static)
-    _check_options(own.get("options", {}), _options(opt))
     return own
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,16 +14,19 @@ from torch.optim import Optimizer
 from ..gradients import is_divided
 from ..metric import Metric
 from ..solvers import Solver
+from ._chain import Chain
 from ._options import Options
 from ._run import RunState
+from ._wrapper import evaluates_again
 
 
 def claim(thing: Solver | Metric, run: RunState) -> None:
     """Solver and metric belong to one optimizer: in two, each would have half of the steps, and the other's."""
     owner = getattr(thing, "_owner", None)
-    if owner is not None and owner() is not None and owner() is not run:
+    user = None if owner is None else owner()
+    if user is not None and user is not run:
         raise ValueError(f"this {type(thing).__name__} is in use by another optimizer: build one for each")
-    if owner is None:
+    if user is None:
         object.__setattr__(thing, "_owner", Owner(run))
 
 
@@ -47,15 +48,16 @@ def _nobody() -> None:
 
 
 def warn_of_coupled_decay(optimizer: Optimizer) -> None:
-    coupled = [group for group in optimizer.param_groups if group.get("weight_decay")]
-    decoupled = isinstance(optimizer, torch.optim.AdamW) or optimizer.defaults.get("decoupled_weight_decay")
-    ours = type(optimizer).__module__.startswith("torch.optim")
-    if coupled and ours and not decoupled and not isinstance(optimizer, _DECOUPLED):
-        warnings.warn(
-            f"{type(optimizer).__name__} adds weight_decay={coupled[0]['weight_decay']} times the parameter to the "
-            "gradient, which the metric has made of order 1: use decoupled decay, as in AdamW",
-            stacklevel=3,
-        )
+    for inner in optimizer.optimizers if isinstance(optimizer, Chain) else (optimizer,):
+        coupled = [group for group in inner.param_groups if group.get("weight_decay")]
+        decoupled = isinstance(inner, torch.optim.AdamW) or inner.defaults.get("decoupled_weight_decay")
+        ours = type(inner).__module__.startswith("torch.optim")
+        if coupled and ours and not decoupled and not isinstance(inner, _DECOUPLED):
+            warnings.warn(
+                f"{type(inner).__name__} adds weight_decay={coupled[0]['weight_decay']} times the parameter to the "
+                "gradient, which the metric has made of order 1: use decoupled decay, as in AdamW",
+                stacklevel=3,
+            )
 
 
 _DECOUPLED = tuple(getattr(torch.optim, name) for name in ("Adafactor", "Muon") if hasattr(torch.optim, name))
@@ -73,17 +75,6 @@ def check_gram_of_features(solver: Solver, metric: Metric | None, options: Optio
         )
     if options.rows == "all":
         raise ValueError("gram='features' has no gradients of the trunk by objective: rows must be 'needed', got 'all'")
-
-
-def evaluates_again(optimizer: Optimizer) -> bool:
-    """Whether the optimizer cannot do without a closure, as L-BFGS, which calls it several times per step."""
-    return _needs_closure(type(optimizer).step)
-
-
-@cache
-def _needs_closure(step: Callable[..., Any]) -> bool:
-    closure = inspect.signature(step).parameters.get("closure")
-    return closure is not None and closure.default is inspect.Parameter.empty
 
 
 def check_engine(optimizer: Optimizer, options: Options, params: Sequence[Tensor], processes: int) -> None:

@@ -28,14 +28,17 @@ from ..gradients import (
     read_counts,
     read_losses,
     read_scale,
+    used_up,
 )
 from ..metric import Metric
 from ..solvers import Solver
+from ._chain import Chain
 from ._checkpoint import load_state, save_state
-from ._guards import check_engine, check_gram_of_features, claim, evaluates_again, warn_of_coupled_decay
+from ._guards import check_engine, check_gram_of_features, claim, warn_of_coupled_decay
 from ._options import OptionArguments, Options
 from ._run import RunState
 from ._step import NotFinite, Rooms, Step, trainable
+from ._wrapper import Wrapper, evaluates_again
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -44,16 +47,23 @@ MANY = 16
 """More losses than this in a tensor without names may be those of single samples."""
 
 
-class MultiObjective(Optimizer):
+class MultiObjective(Wrapper):
     """Trains on several objectives with any torch optimizer.
 
     ``backward(losses)`` differentiates the losses, lets the solver weigh them, divides the direction by the metric and
     writes the result to ``.grad``; ``step()`` is the inner optimizer's. In between, clip, log or unscale as usual.
     Several ``backward`` before one ``step`` accumulate: losses and gradients are summed, ``.grad`` is overwritten.
-    Solver, averages and generators change in ``step`` only, so a step that is not taken leaves no trace.
+    Solver, averages and generators change in ``step`` only, so a step that is not taken leaves no trace. A step that
+    ``backward`` refused does nothing; without a ``backward``, ``step`` is the inner optimizer's.
+
+    ``state_dict()`` is the inner optimizer's, and under ``"multi_objective"`` all else that the next step needs. One
+    that does not fit is refused whole, with the reason. Options of solver, metric and optimizer have to be those that
+    it was made with, for its averages and weights depend on them; to go on with others on purpose, delete
+    ``state_dict["multi_objective"]["options"]``.
 
     Args:
-        optimizer: the optimizer that moves the parameters; its ``param_groups`` are this one's too.
+        optimizer: the optimizer that moves the parameters; its ``param_groups`` are this one's too. Or several, over
+            disjoint parameters, which then are one :class:`Chain`: ``[Muon(matrices), AdamW(rest)]``.
         solver: weighs the objectives; :class:`~madamoo.solvers.LS` if None. A name with options works too:
             ``"cagrad:c=0.2"``.
         metric: divides the direction; None leaves it as it is (the baseline).
@@ -75,8 +85,6 @@ class MultiObjective(Optimizer):
             (``fully_shard``); all of them, where torch.distributed has started, if None.
     """
 
-    _step_supports_amp_scaling = False  # a GradScaler divides .grad before step(), as for any optimizer
-
     optimizer: Optimizer
     solver: Solver
     metric: Metric | None
@@ -85,11 +93,13 @@ class MultiObjective(Optimizer):
 
     def __init__(
         self,
-        optimizer: Optimizer,
+        optimizer: Optimizer | Sequence[Optimizer],
         solver: Solver | str | None = None,
         metric: Metric | None = None,
         **options: Unpack[OptionArguments],
     ) -> None:
+        if isinstance(optimizer, Sequence):
+            optimizer = Chain(optimizer)
         if not isinstance(optimizer, Optimizer) or isinstance(optimizer, MultiObjective):
             raise TypeError(f"optimizer must be a torch optimizer, got {type(optimizer).__name__}")
         solver = solvers.get(solver) if isinstance(solver, str) else solvers.LS() if solver is None else solver
@@ -115,10 +125,7 @@ class MultiObjective(Optimizer):
             ordered=names is not None,
             exchange=Exchange(chosen.process_group),
         )
-        # The base class would make parameter groups of its own; its __setstate__ makes all the rest.
-        super().__setstate__(
-            {"optimizer": optimizer, "solver": solver, "metric": metric, "options": chosen, "run": run}
-        )
+        super().__init__(optimizer=optimizer, solver=solver, metric=metric, options=chosen, run=run)
         if solver.needs_rows or chosen.rows == "all" or averages_need_rows:
             allow_several_backward_passes()
 
@@ -127,6 +134,14 @@ class MultiObjective(Optimizer):
         if name in _OPTIONS:
             return getattr(self.options, name)
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """An option that is changed later would be changed in vain."""
+        if name in _OPTIONS:
+            raise AttributeError(
+                f"{name} is chosen when the optimizer is built: {type(self).__name__}(..., {name}=...)"
+            )
+        super().__setattr__(name, value)
 
     # The groups are the inner optimizer's own list, and its load_state_dict rebinds it: so look it up each time.
     @property
@@ -295,12 +310,19 @@ class MultiObjective(Optimizer):
                 f"the losses look scaled by a GradScaler, by {factor:g}: pass them as they are, and "
                 "opt.backward(losses, scaler=scaler)"
             )
-        if count is None and isinstance(losses, Tensor) and len(batch.roots) > MANY and run.once("many"):
-            warnings.warn(
-                f"losses has shape {tuple(losses.shape)}: are these {len(batch.roots)} objectives? If they are the "
-                "losses of single samples, give their mean",
-                stacklevel=5,
-            )
+        if count is None and isinstance(losses, Tensor):
+            if len(batch.roots) > MANY and run.once("many"):
+                warnings.warn(
+                    f"losses has shape {tuple(losses.shape)}: are these {len(batch.roots)} objectives? If they are the "
+                    "losses of single samples, give their mean",
+                    stacklevel=5,
+                )
+            if losses.dim() == 0 and run.once("one"):
+                warnings.warn(
+                    "losses is one number, so there is nothing to weigh: if it is a sum of objectives, give them one "
+                    "by one, opt.backward([loss_1, loss_2, ...]); if there is one objective, opt.backward([loss])",
+                    stacklevel=5,
+                )
         return batch
 
     def _read_preference(self, preference: Any, batch: Losses, before: Step | None) -> Tensor | None:
@@ -339,22 +361,6 @@ class MultiObjective(Optimizer):
                 stacklevel=3,
             )
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Let the inner optimizer move the parameters, and keep what ``backward`` computed.
-
-        A step that ``backward`` refused does nothing. Without a ``backward``, this is the inner optimizer's step.
-        """
-        arguments: tuple[Any, Any] = (self, closure), {}
-        for before in self._optimizer_step_pre_hooks.values():
-            arguments = cast(Any, before(self, *arguments)) or arguments
-        result = self._step(*arguments[0][1:], **arguments[1])
-        for after in self._optimizer_step_post_hooks.values():
-            after(self, *arguments)
-        return result
-
-    # torch wraps step() in its hooks, the global ones too, which the inner optimizer's step() calls already.
-    step.hooked = True  # type: ignore[attr-defined]
-
     def _step(self, closure: Callable[[], Any] | None = None) -> Any:
         if evaluates_again(self.optimizer):
             if closure is None:
@@ -380,11 +386,7 @@ class MultiObjective(Optimizer):
             )
         if pending is not None and pending.written.was_cleared(pending.params):
             self._drop_pending()
-        elif (
-            pending is None
-            and self.run.weights is None
-            and foreign(p for group in self.param_groups for p in group["params"])
-        ):
+        elif pending is None and foreign(self._all_params()):
             self._warn_of_plain_backward()
         self.optimizer.step()
         self._commit()
@@ -394,7 +396,8 @@ class MultiObjective(Optimizer):
         if self.run.once("plain backward"):
             warnings.warn(
                 f"step() without opt.backward(losses): this is plain {type(self.optimizer).__name__}, on gradients "
-                "from elsewhere. Replace `loss.backward()` by `opt.backward([loss_1, loss_2, ...])`",
+                "from elsewhere. Replace `loss.backward()` by `opt.backward([loss_1, loss_2, ...])`; where a framework "
+                "calls it for you, see madamoo.integrations",
                 stacklevel=4,
             )
 
@@ -422,27 +425,11 @@ class MultiObjective(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         self.optimizer.add_param_group(param_group)
 
-    def state_dict(self) -> dict[str, Any]:
-        """The inner optimizer's state dict, and under ``"multi_objective"`` all else that the next step needs."""
-        for before in self._optimizer_state_dict_pre_hooks.values():
-            before(self)
-        state = save_state(self)
-        for hook in self._optimizer_state_dict_post_hooks.values():
-            state = hook(self, state) or state
-        return state
+    def _save(self) -> dict[str, Any]:
+        return save_state(self)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what :meth:`state_dict` gave; a state that does not fit is refused whole, with the reason.
-
-        Options of solver, metric and optimizer have to be those that the state was made with: its averages and weights
-        depend on them. To go on with others on purpose, delete ``state_dict["multi_objective"]["options"]``.
-        """
-        state_dict = dict(state_dict)
-        for before in self._optimizer_load_state_dict_pre_hooks.values():
-            state_dict = before(self, state_dict) or state_dict
+    def _load(self, state_dict: dict[str, Any]) -> None:
         load_state(self, state_dict)
-        for after in self._optimizer_load_state_dict_post_hooks.values():
-            after(self)
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("optimizer", "solver", "metric", "options")
@@ -450,6 +437,9 @@ class MultiObjective(Optimizer):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(solver={self.solver!r}, metric={self.metric!r}, optimizer={self.optimizer!r})"
+
+    def _all_params(self) -> Iterator[Tensor]:
+        return (p for group in self.param_groups for p in group["params"])
 
     def _drop_pending(self) -> None:
         self.run.pending = None
@@ -459,6 +449,7 @@ class MultiObjective(Optimizer):
         """The step is taken: what was pending becomes part of the run."""
         pending = self.run.pending
         self._drop_pending()
+        used_up(self._all_params())
         if pending is not None and not pending.failed:
             self.run.commit(pending)
 

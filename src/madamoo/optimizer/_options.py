@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from typing_extensions import TypedDict
 
-from ..checks import check_choice
+from ..checks import check_choice, check_positive
 from ..gradients import check_names
 
 if TYPE_CHECKING:
@@ -57,10 +57,12 @@ class Options:
         check_choice("head_weights", options.head_weights, ("auto", "lambda"))
         check_choice("rows", options.rows, ("needed", "all"))
         check_choice("gram", options.gram, ("parameters", "features"))
-        if options.max_norm is not None and not options.max_norm > 0:
-            raise ValueError(f"max_norm must be positive, got {options.max_norm!r}")
+        if options.max_norm is not None:
+            given["max_norm"] = check_positive("max_norm", options.max_norm)
         if options.objectives is not None:
             given["objectives"] = check_names(options.objectives)
+            if not given["objectives"]:
+                raise ValueError("objectives must hold at least one name, got none")
         if options.shared is not None:
             given["shared"] = _shared_parameters(given["shared"], optimizer)
         return cls(**given)

@@ -103,7 +103,8 @@ class Step:
             measurement = before.measurement
         else:  # later micro-batches may hold what this one lacks, so it is of all objectives
             count, static = len(batch.roots), rooms.solver.static
-            measurement = None if rooms.metric is None else rooms.metric.measure(count, static=static)
+            rows = rooms.solver.needs_rows or rooms.options.rows == "all"
+            measurement = None if rooms.metric is None else rooms.metric.measure(count, static=static, rows=rows)
         step = cls(rooms, params, batch.names, preference, measurement, Collected(batch.values, batch.present, layout))
         if any(map(is_divided, params)):
             step.written.among = rooms.exchange.processes
@@ -131,7 +132,7 @@ class Step:
         metric, each = self.rooms.metric, {p.dtype: p for p in self.params}
         if metric is None:
             return max(torch.finfo(dtype).max for dtype in each)
-        return min(torch.finfo(metric.compute_dtype(p)).max ** 0.5 / 8 for p in each.values())
+        return min(map(metric.largest_gradient, each.values()))
 
     @cached_property
     def largest_weight(self) -> float:
@@ -374,7 +375,10 @@ class Step:
         results: list[tuple[Tensor, Tensor]] = []
         for x, beta in self.directions:
             out = x.d if metric is None else metric.precondition(x, beta, self.measurement)
-            results.extend(zip(x.block.params, x.block.unflatten(out if scale == 1.0 else out * scale), strict=True))
+            out = out if scale == 1.0 else out * scale
+            if not x.block.holds(out):
+                raise NotFinite
+            results.extend(zip(x.block.params, x.block.unflatten(out), strict=True))
         for group in self.rooms.groups:
             for param in group["params"]:  # also where a parameter is not reached, or was frozen since
                 param.grad = None

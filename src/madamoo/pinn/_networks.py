@@ -106,7 +106,7 @@ class FNN(nn.Module):
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
         sizes = list(layers)
-        self.features = features
+        self.inputs, self.features = sizes[0], features
         if features is not None:
             sizes[0] = int(features.out_features)  # type: ignore[arg-type]
         self.output_transform = output_transform

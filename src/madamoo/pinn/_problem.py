@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from ._constraints import Constraint, Domain, Points, Pools
 from ._fields import MODES, Derivatives, Fields, Names, Network, Recorder, default_variables
 from ._geometry import Geometry, GeometryXTime
 from ._indices import Index
+from ._networks import FNN
 from ._reference import Reference
 
 Equations = Callable[[Fields], Tensor | Mapping[str, Tensor]]
@@ -83,6 +85,13 @@ class Problem:
     ) -> None:
         if not isinstance(domain, Geometry | GeometryXTime):
             raise TypeError(f"domain must be a Geometry or a Geometry * TimeDomain, got {type(domain).__name__}")
+        if not callable(equations):
+            raise TypeError(f"equations must be a function of the fields, got {type(equations).__name__}")
+        if not isinstance(constraints, Mapping):
+            raise TypeError(
+                f"constraints must be a dict, one name per condition, got {type(constraints).__name__}: the names are "
+                "those of the losses"
+            )
         if residual_points not in ("all", "domain"):
             raise ValueError(f"residual_points must be 'all' or 'domain', got {residual_points!r}")
         if derivatives not in MODES:
@@ -100,9 +109,7 @@ class Problem:
                 raise ValueError(f"constraints[{name!r}] holds at the first moment, but the domain has no time")
         self.domain, self.equations, self.constraints = domain, equations, dict(constraints)
         self.names = Names(names, tuple(outputs), time)
-        self.unknowns = nn.ParameterDict(
-            {name: nn.Parameter(torch.tensor(float(value))) for name, value in (unknowns or {}).items()}
-        )
+        self.unknowns = _unknowns(unknowns or {}, self.names)
         self.dtype = torch.get_default_dtype() if dtype is None else dtype
         self.device = torch.device(device)
         self.unknowns.to(self.device, self.dtype)
@@ -134,7 +141,7 @@ class Problem:
         return self
 
     def sample(self, generator: torch.Generator | None = None) -> None:
-        """Draw all points anew; points added by :meth:`add_anchors` stay."""
+        """Draw all points again; points added by :meth:`add_anchors` stay."""
         self._domain_points = self.domain.random_points(self.num_domain, self.sampler, generator)
         empty = torch.empty(0, self.domain.dim, dtype=torch.float64)
         boundary, normals, initial = empty, empty, empty
@@ -164,7 +171,7 @@ class Problem:
 
     def losses(self, network: Network) -> dict[str, Tensor]:
         """One scalar per objective, for ``opt.backward``."""
-        self._check_dtype(network)
+        self._check_network(network)
         found = {name: value.square().mean() for name, value in self.residuals(network).items()}
         for name, error in self.constraint_errors(network).items():
             found[name] = error.square().mean()
@@ -251,11 +258,24 @@ class Problem:
             parts += [self._pools.boundary, self._pools.initial]
         self._points = torch.cat(parts).to(self.device, self.dtype)
 
-    def _check_dtype(self, network: Network) -> None:
+    def _check_network(self, network: Network) -> None:
         if isinstance(network, nn.Module):
             first = next(network.parameters(), None)
             if first is not None and first.dtype != self.dtype:
                 raise ValueError(f"the network is {first.dtype}, the problem {self.dtype}: give Problem(dtype=...)")
+        if isinstance(network, FNN) and network.inputs != self.domain.dim:
+            variables = f"{self.domain.dim} variables ({', '.join(self.names.variables)})"
+            raise ValueError(f"the network takes {network.inputs} inputs, the problem has {variables}")
+
+
+def _unknowns(values: Mapping[str, float], names: Names) -> nn.ParameterDict:
+    taken = sorted({*values} & {*names.variables, *names.outputs})
+    if taken:
+        raise ValueError(f"unknowns: {taken[0]!r} is a variable or an output already")
+    for name, value in values.items():
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            raise ValueError(f"unknowns[{name!r}] must be a number, its first value, got {value!r}")
+    return nn.ParameterDict({name: nn.Parameter(torch.tensor(float(value))) for name, value in values.items()})
 
 
 def _by_name(found: Tensor | Mapping[str, Tensor], count: int | None = None) -> dict[str, Tensor]:

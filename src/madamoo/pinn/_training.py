@@ -69,10 +69,13 @@ def train(
     """Take ``steps`` steps; returns the last losses, before the last step.
 
     Args:
-        resample_every: Draw all points anew each so many steps, from ``generator``; None is full batch.
+        resample_every: Draw all points again each so many steps, from ``generator``; None is full batch.
         rar: Adds points where the residual is large.
         callback: Called with the number of steps taken and the losses before the last of them.
     """
+    if not hasattr(opt, "backward"):
+        kind = type(opt).__name__
+        raise TypeError(f"opt must have backward(losses), as MAdam has, got {kind}: take MultiObjective({kind}(...))")
     if resample_every is not None and resample_every < 1:
         raise ValueError(f"resample_every must be at least 1 or None, got {resample_every}")
     if resample_every is not None and generator is None:
@@ -81,7 +84,8 @@ def train(
     for step in range(1, steps + 1):
         opt.zero_grad()
         losses = problem.losses(network)
-        observe_kernel(problem, network, opt)
+        if isinstance(opt, MultiObjective):
+            observe_kernel(problem, network, opt)
         opt.backward(losses)
         opt.step()
         if callback is not None:

@@ -2,6 +2,6 @@
 
 :mod:`.style` has the palette and the names that readers see, :mod:`.tables` writes tables (text, Markdown, LaTeX, HTML)
 and :mod:`.plots` makes interactive figures, :mod:`.pictures` static ones; :mod:`.fronts` draws Pareto fronts as either,
-and :mod:`.page` puts all of it on an HTML page. The other packages only say what is shown. matplotlib, plotly and rich
-are imported when something is drawn with them.
+:mod:`.images` shows photographs and slices, and :mod:`.page` puts all of it on an HTML page. The other packages only
+say what is shown. matplotlib, plotly and rich are imported when something is drawn with them.
 """

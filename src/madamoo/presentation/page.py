@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from madamoo import __version__
 from madamoo.files import write_text
 
+from .images import Gallery, gallery_html
 from .plots import Figure
 from .style import DARK
 from .tables import Table, caption_html, finite, table_html
@@ -24,9 +25,10 @@ from .tables import Table, caption_html, finite, table_html
 
 @dataclass(frozen=True)
 class Panels:
-    """Figures side by side where there is room."""
+    """Figures side by side where there is room; narrow ones three in a row."""
 
     figures: Sequence[Figure]
+    narrow: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Verdict:
     advice: Sequence[str] = ()
 
 
-Block: TypeAlias = str | Table | Figure | Panels | Facts | Notes | Points | Verdict  # a string is a paragraph
+Block: TypeAlias = str | Table | Figure | Gallery | Panels | Facts | Notes | Points | Verdict  # a string is a paragraph
 
 
 @dataclass(frozen=True)
@@ -122,9 +124,11 @@ def _block(block: Block, figures: list[Figure]) -> str:
         return table_html(block)
     if isinstance(block, Figure):
         return _figure(block, figures)
+    if isinstance(block, Gallery):
+        return gallery_html(block)
     if isinstance(block, Panels):
         inside = "\n".join(_figure(figure, figures) for figure in block.figures)
-        return f'<div class="panels">\n{inside}\n</div>'
+        return f'<div class="panels{" narrow" if block.narrow else ""}">\n{inside}\n</div>'
     if isinstance(block, Facts):
         items = "\n".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in block.items.items())
         return f"<dl>\n{items}\n</dl>"

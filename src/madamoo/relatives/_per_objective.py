@@ -29,6 +29,7 @@ from ..gradients import (
     is_divided,
     largest_entry,
     read_losses,
+    used_up,
 )
 from ._moments import moment_dtype
 
@@ -190,6 +191,7 @@ class PerObjective(Optimizer):
             return result
         run.count, run.names = len(pending.collected.values), pending.names
         groups = {p: group for group in self.param_groups for p in group["params"]}
+        used_up(params)
         for param, keys, stack in by_param(pending.collected.rows):
             lr, decay = groups[param]["lr"], groups[param]["weight_decay"]
             param.mul_(1 - lr * decay).sub_(lr * self.move(param, keys, stack, groups[param]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -9,17 +10,19 @@ from typing import Any
 from madamoo import diagnostics
 from madamoo.bench.analysis import CellSummary, Gain, counts, in_words, summarise
 from madamoo.presentation.page import Block, Notes, Page, Panels, Points, Section, Verdict
-from madamoo.presentation.plots import Figure, Group, Series, dots, panels
+from madamoo.presentation.plots import Figure, Group, Series, curves, dots, panels
 from madamoo.presentation.style import HUES, RATES, counted, interval, listed, optimizer_name, percent
 from madamoo.presentation.tables import Cell, Table, Value, number
 
 from . import diagnosis
+from .gallery import gallery
 from .reading import ReadRun, Source
 from .single import front_blocks
 from .words import about_folder
 
 PANELS = 12  # figures of loss curves at most
 FRONTS = 6
+PLANE = ("psnr", "lpips")  # distortion and perception
 
 
 def page_of(source: Source, own: Sequence[str] = ()) -> Page:
@@ -40,8 +43,10 @@ def page_of(source: Source, own: Sequence[str] = ()) -> Page:
         [
             Section("Summary", intro),
             Section("Gains", found.blocks),
+            Section("Solutions", gallery(source.runs, own)),
             Section("Runs", run_tables(records)),
             Section("Losses", loss_blocks(records)),
+            Section("Perception and distortion", plane_blocks(records)),
             Section("Pareto fronts", fronts(source.runs, own)),
             Section("Diagnosis", _some(diagnosis_table(source.runs))),
         ],
@@ -120,10 +125,11 @@ class Gains:
         heading = "Per cent of the error that is gone with MAdam"
         self.blocks.append(dots(heading, groups, names, "per cent", caption=caption, zero=True))
         rows: list[Sequence[Value]] = [
-            [name, _gain(c.over_adam), _gain(c.over_control), number(c.moved, ".3f"), c.seeds]
+            [name, _gain(c.over_adam), _gain(c.over_control), *_trained(c), number(c.moved, ".3f"), c.seeds]
             for name, c in zip(names, cells, strict=True)
         ]
-        header = ["solver", "over Adam, %", "over control, %", "weights moved", "seeds"]
+        parts = [f"{what} / Adam's" for what in ("train loss", "steps", "seconds")]
+        header = ["solver", "over Adam, %", "over control, %", *parts, "weights moved", "seeds"]
         self.blocks.append(Table(f"Gains, {RATES[rate]}", header, rows, caption))
 
     def verdict(self) -> Verdict:
@@ -143,6 +149,16 @@ class Gains:
         if not adam["significantly_better"] and not adam["significantly_worse"]:
             return Verdict(text, ["More seeds would tell more: none of the differences to Adam is beyond chance."])
         return Verdict(text, ["Choose solver by solver: take MAdam where both intervals below are above zero."])
+
+
+def _trained(cell: CellSummary) -> list[Value]:
+    """The final training loss, and steps and seconds to a target that all reach, as parts of Adam's."""
+    parts = {".2g": [cell.train_loss], ".2f": [cell.steps, cell.seconds]}
+    return [
+        number(part if part is not None and math.isfinite(part) else None, form)
+        for form, found in parts.items()
+        for part in found
+    ]
 
 
 def _judged(counts: Mapping[str, Any]) -> str:
@@ -247,6 +263,28 @@ def _lines(name: str, hue: int, found: Sequence[Sequence[Sequence[float | None]]
         middle = [median(values) if values else None for values in known]
         series.append(Series(name, [e + 1 for e in epochs], middle, hue, width=2.2))
     return series
+
+
+def plane_blocks(records: Sequence[Mapping[str, Any]]) -> list[Block]:
+    """The perception-distortion plane of each benchmark that has both metrics: one dot per run."""
+    blocks: list[Block] = []
+    for name in sorted({record["config"]["benchmark"] for record in records}):
+        groups: dict[str, list[tuple[float, float]]] = {}
+        for record in records:
+            c, metrics = record["config"], record["metrics"] or {}
+            if c["benchmark"] == name and all(metrics.get(key) is not None for key in PLANE):
+                label = f"{c['solver']}, {optimizer_name(c['optimizer'])}"
+                groups.setdefault(label, []).append((metrics[PLANE[0]], metrics[PLANE[1]]))
+        if groups:
+            series = [
+                Series(label, [x for x, _ in points], [y for _, y in points], k, mode="markers")
+                for k, (label, points) in enumerate(sorted(groups.items()))
+            ]
+            caption = "Test data, one dot per run. Faithful to the right, natural below: to the lower right is better."
+            figure = curves(name, series, "PSNR, dB", "LPIPS", caption=caption, log=False, height=420)
+            axis = {key: value for key, value in figure.layout["xaxis"].items() if key != "rangemode"}
+            blocks.append(figure.with_layout(xaxis=axis))
+    return blocks
 
 
 def fronts(runs: Sequence[ReadRun], own: Sequence[str]) -> list[Block]:

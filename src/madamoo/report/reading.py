@@ -7,7 +7,7 @@ them is imported, and what is not of the kind that the lab or a probe writes is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,8 @@ class ReadRun:
     epochs: Sequence[dict[str, Any]] = ()  # of the lab, too
     rows: Sequence[Row] = ()  # of a probe
     notes: Sequence[str] = ()
-    maps: Sequence[dict[str, Any]] = ()  # of what the model has learned, where the benchmark shows it
+    maps: Sequence[dict[str, Any]] = ()  # of what the model has learned; many runs get them by :func:`with_maps`
+    folder: Path | None = None
 
     @property
     def config(self) -> dict[str, Any]:
@@ -115,7 +116,7 @@ def read_folder(folder: Path, name: str | None = None) -> list[ReadRun]:
         epochs = read_rows(folder / EPOCHS, check_epoch) if (folder / EPOCHS).exists() else ([], [])
         notes += epochs[1]
         rows = _lab_rows(folder, notes)
-        return [ReadRun(name, record, epochs[0], rows, notes, _read_maps(folder, notes))]
+        return [with_maps(ReadRun(name, record, epochs[0], rows, notes, folder=folder))]
     runs = _read_rows(folder / FILE, notes) if (folder / FILE).exists() else []
     if not runs:
         raise Unreadable(f"{folder} holds nothing to report on: {'; '.join(notes) or 'its files are empty'}")
@@ -132,14 +133,14 @@ def _lab_rows(folder: Path, notes: list[str]) -> Sequence[Row]:
     return runs[-1] if runs else ()
 
 
-def _read_maps(folder: Path, notes: list[str]) -> Sequence[dict[str, Any]]:
-    if not (folder / MAPS).exists():
-        return ()
+def with_maps(run: ReadRun) -> ReadRun:
+    """The run with the maps that its folder holds, if any; damaged ones are named in its notes."""
+    if run.folder is None or not (run.folder / MAPS).exists():
+        return run
     try:
-        return check_maps(read_tensors(folder / MAPS))
+        return replace(run, maps=check_maps(read_tensors(run.folder / MAPS)))
     except (Damaged, OSError) as error:
-        notes.append(f"{folder / MAPS} is left out: {error}")
-        return ()
+        return replace(run, notes=[*run.notes, f"{run.folder / MAPS} is left out: {error}"])
 
 
 def _of_probe(name: str, runs: Sequence[Sequence[Row]], notes: Sequence[str]) -> list[ReadRun]:
@@ -175,19 +176,20 @@ def _ended_runs(path: Path) -> tuple[list[ReadRun], list[str]]:
     folders = [f for f in sorted(path.rglob(RECORD)) if not f.parent.name.startswith(PART)] if path.is_dir() else []
     notes: list[str] = []
     records = read_records(path, say=notes.append)
-    rows: dict[str, Sequence[Row]] = {}
+    found: dict[str, tuple[Sequence[Row], Path]] = {}
     running = 0
     for file in folders:
         record = _read_record(file, [])
         if record is not None and record["status"] == RUNNING:
             running += 1
         elif record is not None:
-            rows[identity(record["config"])] = _lab_rows(file.parent, notes)
+            found[identity(record["config"])] = _lab_rows(file.parent, notes), file.parent
     if running:
         notes.append(f"{running} of the runs below {path} have not ended and are not shown")
-    runs = [
-        ReadRun(_named(record["config"]), record, rows=rows.get(identity(record["config"]), ())) for record in records
-    ]
+    runs = []
+    for record in records:
+        rows, folder = found.get(identity(record["config"]), ((), None))
+        runs.append(ReadRun(_named(record["config"]), record, rows=rows, folder=folder))
     return runs, notes
 
 

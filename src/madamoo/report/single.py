@@ -8,12 +8,14 @@ from typing import Any
 from madamoo.bench.analysis import fronts_of
 from madamoo.diagnostics import summary
 from madamoo.pareto import front_figure, single_point
+from madamoo.presentation.images import Gallery, Image, colours, compared, outlined
 from madamoo.presentation.page import Block, Facts, Notes, Page, Panels, Section
 from madamoo.presentation.plots import Figure, Series, panels, surfaces
 from madamoo.presentation.style import dash, listed, optimizer_name
 from madamoo.presentation.tables import Cell, Table
 
 from . import diagnosis
+from .gallery import KINDS
 from .reading import ReadRun
 from .words import lead, summary_of, verdict
 
@@ -33,6 +35,7 @@ def sections(run: ReadRun, own: Sequence[str]) -> list[Section]:
     return [
         Section("Summary", [*summary_of(run), *result_tables(run), *notes, verdict(run)]),
         Section("Solution", map_blocks(run)),
+        Section("Predictions", picture_blocks(run)),
         Section("Losses", _panels(loss_figures(run))),
         Section("Weights", _panels(weight_figures({run.name: run}))),
         *diagnosis.sections({run.name: run.rows}),
@@ -58,13 +61,8 @@ def result_tables(run: ReadRun) -> list[Table]:
 
 def map_blocks(run: ReadRun) -> list[Block]:
     """The maps of what the model has learned, those of one kind and one output on one scale."""
-    captions = {
-        "solution": "What the network gives.",
-        "error": "The distance from the reference; where it is not known, there is a gap.",
-        "residual": "By how much the equation is violated.",
-    }
     blocks: list[Block] = []
-    for kind, caption in captions.items():
+    for kind, caption in KINDS.items():
         for what in dict.fromkeys(one["what"] for one in run.maps if one["kind"] == kind):
             alike = [one for one in run.maps if (one["kind"], one["what"]) == (kind, what)]
             headings = {f"{kind.capitalize()} {what}" + (f" at {one['at']}" if one["at"] else ""): one for one in alike}
@@ -73,6 +71,29 @@ def map_blocks(run: ReadRun) -> list[Block]:
             }
             x, y = alike[0]["axes"]
             blocks.append(Panels(surfaces(parts, x, y, caption, signed=kind != "error")))
+    return blocks
+
+
+def picture_blocks(run: ReadRun) -> list[Block]:
+    """Predictions beside the truth: outlines on images, slices with a zoom and an error map."""
+    overlays = [one for one in run.maps if one["kind"] == "overlay"]
+    blocks: list[Block] = []
+    if overlays:
+        images = [
+            Image(one["what"], outlined(colours(one["input"]), {0: one["truth"], 1: one["prediction"]}))
+            for one in overlays
+        ]
+        caption = "Test images, from the worst prediction to the best. Blue: the truth; orange: the prediction."
+        blocks.append(Gallery("Prediction and truth", images, caption))
+    words = (
+        "The window, enlarged below, is where the input lacks most. Errors: black is none, white the input's largest."
+    )
+    for one in run.maps:
+        if one["kind"] == "slices":
+            name, _, numbers = one["what"].partition(": ")
+            caption = " ".join(part for part in (f"{numbers}." if numbers else "", words) if part)
+            blocks.append(compared(name, one["input"], one["prediction"], one["truth"], caption))
+            words = ""
     return blocks
 
 

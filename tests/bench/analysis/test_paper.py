@@ -57,6 +57,8 @@ def test_figures_read_by_eye():
         ("multimnist", "palora", "hypervolume", [0.9016, 0.0045], [0.9177, 0.0024]),
         ("sarcos", "pamal", "hypervolume", [378.2864, 9.2692], [394.5543, 4.1958]),
         ("sarcos", "palora", "hypervolume", [431.205, 8.4737], [442.1679, 3.406]),
+        ("isic", "ls, unet", "dice", [87.75, None], [87.72, None]),  # the paper's 0.8775 and 0.8772
+        ("isic", "ls, swin", "hd95", [20.6307, None], [20.1855, None]),
     ):
         assert _paper.figure(benchmark, solver, metric) == {"adam": adam, "madam": madam, "of": benchmark}
 
@@ -94,6 +96,11 @@ def test_nothing_is_shown_that_the_paper_does_not_have():
     assert _paper.figure("sarcos", "cagrad:c=0.2", "avg_err") is None
     assert _paper.figure("sarcos", "mgda", "avg_err") is None
     assert _paper.figure("ablation", "sarcos", "full") is None
+
+
+def test_isic_has_a_row_per_backbone():
+    row = bench.get("isic").row_of_paper
+    assert row("ls", {"model": "swin:width=12"}) == "ls, swin" and row("ls", {"model": "unet"}) == "ls, unet"
 
 
 def test_the_names_are_those_of_the_benchmarks():

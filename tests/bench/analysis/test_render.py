@@ -148,3 +148,75 @@ def test_csv_has_one_line_a_row_at_full_precision():
         assert line["seeds"] == "0 1" and line["per_seed.adam.1"] == repr(row["per_seed"]["adam"]["1"])
     assert read[0]["seconds.madam:beta1=0"] == read[0]["seconds.madam:beta1=0.5"] == "2.0"
     assert "difference" not in read[0] and read[0]["paper.adam"] == "10.99 0.59"
+
+
+def test_several_benchmarks_make_a_table_per_solver_and_count_what_was_learned():
+    """Errors of 0.9 and more are nothing: they are shown, and no one is the better."""
+    scores = {"pinn/burgers1d": (0.2, 0.1), "pinn/wave1d": (0.3, 0.95), "pinn/ns2d-cavity": (0.99, 0.91)}
+    found = []
+    for name, (adam, madam) in scores.items():
+        for solver, optimizer, value in (("lra", "adam", adam), ("lra", "madam", madam), ("ls", "soap", 0.5)):
+            (record,) = records({("ls", "adam"): value}, seeds=1)[:1]
+            identity = {"benchmark": name, "solver": solver, "optimizer": optimizer, "lr": 3e-3}
+            metrics = {"error": value}
+            record = {**record, "config": {**record["config"], **identity}, "metrics": metrics, "validation": metrics}
+            found.append(record)
+    lines = [row for name in scores for row in rows(found, bench.get(name))]
+    text = render_table(lines, "text")
+    assert text.count("lra (cpu), error") == text.count("ls (cpu), error, lower is better: all at the same") * 2 == 2
+    heading, *body = table(text, "lra (cpu), error, lower is better: all at the same")
+    assert [line.split()[0] for line in (heading, *body)] == ["benchmark", *scores]
+    assert ["*" in line for line in body] == [True, True, False] and "*0.10000" in body[0] and "*0.30000" in body[1]
+    assert "NaN -> NaN" in body[2], "the paper's runs did not converge"
+    assert "lra, all at the same learning rate: MAdam is ahead in 1 of 2 lines that count; 1 are equal" in text
+    assert "counts where one of the two is better than 0.9" in text.replace("\n", " ")
+    assert "lines that count" not in render_table(rows(found, bench.get("pinn/wave1d")), "text")
+
+
+def trained(found, curves):
+    """The same records with curves of the training loss: optimizer -> (losses by epoch), the seed added to each."""
+    for record in found:
+        losses = curves[record["config"]["optimizer"]]
+        seconds = 2.0 if record["config"]["optimizer"] == "madam" else 1.0
+        record["cost"]["training"] = [
+            [10 * (k + 1), seconds * (k + 1), None if loss is None else loss + record["config"]["seed"]]
+            for k, loss in enumerate(losses)
+        ]
+    return found
+
+
+def test_the_training_loss_stands_beside_the_test_error():
+    extra = [(("ls", "soap"), 9.0), (("ls", "sgd"), 12.0)]
+    found = trained(
+        [r for r in records(extra) if r["config"]["solver"] == "ls"],
+        {"adam": (9, 6, 5, 4), "madam": (6, 4, 3, 2), "soap": (3, None, 1, 1), "sgd": (9, 9, 9, 9)},
+    )
+    made = rows(found, SARCOS)
+    text = render_table(made, "text")
+    heading, ls = table(text, "all at the same")
+    found_cells = dict(zip(re.split(r"  +", heading), re.split(r"  +", ls), strict=True))
+    # The target is Adam's final loss, 4 and 5: MAdam has it after 20 of 40 steps, and 4 of 4 seconds.
+    assert found_cells["train loss"] == "4.5 -> 2.5" and found_cells["steps"] == "0.50"
+    assert found_cells["seconds"] == "1.00" and "time" not in found_cells
+    soap, sgd = (next(line for line in text.splitlines() if name in line) for name in ("soap", "sgd"))
+    assert re.split(r"  +", soap)[-4:] == ["1.5", "0.25", "0.25", "2"]
+    assert re.split(r"  +", sgd)[-4:] == ["9.5", "never", "never", "2"]
+    assert "Steps, seconds: to the highest final training loss" in " ".join(text.split())
+    assert "validation loss" not in text.replace("best learning rate on validation", "")
+    training = made[0]["training"]["madam"]
+    assert training == {"loss": 2.5, "steps": 20.0, "seconds": 4.0}
+
+
+def test_a_target_is_that_of_runs_that_all_have_a_training_loss():
+    found = trained(records(), {"adam": (4, 3), "madam": (4, 2)})
+    for record in found:
+        if record["config"]["optimizer"] == "adam" and record["config"]["seed"] == 1:
+            del record["cost"]["training"]  # of an earlier version
+    row = rows(found, SARCOS)[0]
+    assert row["training"]["madam"]["loss"] == 2.0, "of seed 0 alone"
+    diverged = trained(records(), {"adam": (4, 3), "madam": (4, 2)})
+    for record in diverged:
+        if record["config"]["optimizer"] == "madam" and record["config"]["seed"] == 1:
+            record |= {"status": "diverged", "metrics": None, "validation": None}
+    row = rows(diverged, SARCOS)[0]
+    assert row["training"]["madam"]["steps"] == math.inf and row["training"]["adam"]["steps"] == 20.0

@@ -51,7 +51,7 @@ def test_an_improvement_is_a_gain_already():
 
 def test_a_variant_stands_in_for_madam():
     found = records("digits", "uw", {"adam": [90, 80], "madam": [80, 60], "madam:normalise=True": [91, 82]})
-    (cell,) = summarise(found, optimizer="madam:normalise=True")
+    (cell,) = summarise(found, optimizer="madam:normalise=true")  # however it is typed
     assert cell.over_adam.mean == pytest.approx(10.0)
     assert "MAdam (normalise=True)" in render_summary([cell])
     assert summarise(found)[0].over_adam.mean == pytest.approx(-100.0)
@@ -68,6 +68,19 @@ def test_losses_are_counted_as_plainly_as_wins():
         "mean_gain": pytest.approx(-0.75),
     }
     assert counts([None])["mean_gain"] is None
+
+
+def test_a_pair_that_learned_nothing_is_shown_and_not_counted():
+    found = records("pinn/wave1d", "lra", {"adam": [0.5, 0.6], "madam": [0.25, 0.3], "marginal": [0.9, 0.95]})
+    found += records("pinn/heat5d", "lra", {"adam": [0.99, 0.95], "madam": [0.9, 0.95], "marginal": [0.4, 0.4]})
+    found += records("pinn/poisson5d", "lra", {"adam": [1.0, 1.0], "madam": [1.1, 0.7], "marginal": [0.95, 1.0]})
+    cells = summarise(found)
+    over_adam, over_control = [cell.over_adam for cell in cells], [cell.over_control for cell in cells]
+    assert [gain.counted for gain in over_adam] == [False, False, True]  # heat, poisson (mean 0.9), wave
+    assert [gain.counted for gain in over_control] == [True, False, True]
+    assert counts(over_adam)["cells"] == 1 and counts(over_control)["cells"] == 2
+    text = render_summary(cells)
+    assert "(+4.5" in text and "In brackets, and not counted" in text and "in 1 of 1 cells" in text
 
 
 def test_a_cell_needs_both_of_a_pair():
@@ -90,3 +103,50 @@ def test_text_data_and_figures(tmp_path):
     for path in draw_summary(cells, tmp_path / "figures"):
         drawn = path.read_text()
         assert drawn.lstrip().startswith("<?xml") and "uw" in drawn
+
+
+def test_the_best_other_is_chosen_on_validation_data():
+    values = {
+        "adam": [10.0, 12.0, 11.0],
+        "marginal": [9.0, 9.0, 9.0],
+        "madam": [8.0, 9.6, 8.8],
+        "soap": [7.0, 8.0, 7.5],
+        "muon": [5.0, 6.0],  # lacks a seed
+        "madam:every=2": [1.0, 1.0, 1.0],  # a variant is no control
+    }
+    found = records("sarcos-small", "uw", values)
+    (cell,) = summarise(found)
+    assert cell.best == "soap"
+    gains = [100 * (1 - m / s) for m, s in zip(values["madam"], values["soap"], strict=True)]
+    assert cell.over_best.mean == pytest.approx(sum(gains) / 3)
+    for record in found:
+        if record["config"]["optimizer"] == "soap":
+            record["validation"] = {name: 99.0 for name in record["validation"]}
+    assert summarise(found)[0].best == "marginal"
+    static = records("sarcos-small", "ls", {"adam": [10.0, 12.0], "madam": [8.0, 9.0]})
+    assert summarise(static)[0].best == "adam", "under constant weights the control is MAdam itself"
+    text = render_summary(summarise(static))
+    assert "over the best other" not in text and "over control" not in text
+
+
+def test_not_worse_than_adam_by_more_than_the_margin():
+    found = records("sarcos-small", "uw", {"adam": [100.0] * 4, "madam": [99.9, 100.1, 100.0, 99.8]})
+    found += records("sarcos-small", "dwa", {"adam": [100.0] * 4, "madam": [104.0, 104.1, 104.2, 104.0]})
+    found += records("digits", "uw", {"adam": [90.0, 91.0, 92.0, 93.0], "madam": [92.0, 90.0, 93.0, 92.0]})
+    text = " ".join(render_summary(summarise(found)).split())
+    assert (
+        "Not worse than Adam by more than 1 %: shown in 1 of 3 cells; worse by more than that: sarcos-small dwa" in text
+    )
+    single = " ".join(render_summary(summarise(records("digits", "uw", {"adam": [90.0], "madam": [91.0]}))).split())
+    assert "Not worse" not in single
+
+
+def test_the_training_loss_is_a_part_of_adams():
+    found = records("sarcos-small", "uw", {"adam": [10.0, 12.0], "madam": [8.0, 9.0]})
+    for record in found:
+        losses = (4.0, 1.0, 0.2) if record["config"]["optimizer"] == "madam" else (4.0, 3.0, 2.0)
+        record["cost"]["training"] = [[5 * k, 3.0 * k, loss] for k, loss in enumerate(losses, 1)]
+    (cell,) = summarise(found)
+    assert (cell.train_loss, cell.steps, cell.seconds) == pytest.approx((0.1, 2 / 3, 2 / 3))
+    heading, _, line = render_summary([cell]).splitlines()[1:4]
+    assert "train loss" in heading and "0.67" in line

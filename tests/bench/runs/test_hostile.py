@@ -44,6 +44,7 @@ def record(optimizer="adam", seed=0, solver="uw", **changes):
     front = {"preferences": [[1.0, 0.0], [0.0, 1.0]], "points": points, "maximise": [True, True]}
     front["names"] = ["left_acc", "right_acc"]
     cost = {"seconds": 2.5, "seconds_per_step": 0.1, "peak_memory_bytes": 7, "state_bytes": 9, "curve": [[1.0, 0.5]]}
+    cost["training"] = [[20, 2.5, 0.25]]
     found = {"config": config, "status": "finished", "metrics": metrics, "validation": metrics, "validation_loss": 0.5}
     found |= {"resumed_from": None, "reductions": ["smaller"], "objectives": ["left", "right"], "parameters": 7}
     found |= {"front": {"test": front, "validation": front}, "weights_moved": 0.2, "steps": 20, "cost": cost}

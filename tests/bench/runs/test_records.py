@@ -151,6 +151,7 @@ def test_packing_keeps_damaged_lines_aside(tmp_path, capsys):
 def test_a_packed_curve_is_short_and_still_reaches_every_loss(points, tmp_path):
     run = record(points=points)
     run["cost"]["curve"][0][1] = None
+    run["cost"]["training"] = [[10 * k, *point] for k, point in enumerate(run["cost"]["curve"])]
     write_record(tmp_path / "runs" / "run.json", run)
     collect(tmp_path / "runs", tmp_path / "packed")
     (packed,) = read_records(tmp_path / "packed")
@@ -163,3 +164,4 @@ def test_a_packed_curve_is_short_and_still_reaches_every_loss(points, tmp_path):
         return min((loss for _, loss in curve if loss is not None), default=math.inf)
 
     assert lowest(thin) == lowest(whole)
+    assert [point[1:] for point in packed["cost"]["training"]] == thin

@@ -36,7 +36,7 @@ def test_what_cannot_be_run_is_refused_in_words():
         ({"solver": "cagrad:foo=1"}, r"solver 'cagrad:foo=1': cagrad has no option 'foo'; it has c"),
         ({"solver": "cagrad:c=abc"}, "solver 'cagrad:c=abc': c must be a number, got 'abc'"),
         ({"solver": "restless:foo=1"}, "restless has no option 'foo'"),
-        ({"optimizer": "sgd"}, r"no optimizer is called 'sgd'; there are adam, madam"),
+        ({"optimizer": "lion"}, r"no optimizer is called 'lion'; there are adam, sgd"),
         ({"optimizer": "adam:foo=1"}, "optimizer 'adam:foo=1': adam has no option 'foo'"),
         ({"optimizer": "madam:rampup=abc"}, "rampup must be a number, got 'abc'"),
         ({"optimizer": "madam:beta1=[1]"}, r"beta1 must be a number, got \[1\]"),

@@ -426,7 +426,22 @@ def test_a_record_tells_all_that_identifies_a_run_and_its_costs_apart(tmp_path):
     cost = record["cost"]
     assert cost["seconds"] > 0 and cost["state_bytes"] >= 2 * 4 * record["parameters"]
     assert [second for second, _ in cost["curve"]] == sorted(second for second, _ in cost["curve"])
+    assert cost["clock"] == "processor"
+    epochs, _ = read_rows(tmp_path / "epochs.jsonl")
+    assert cost["training"] == [[e["step"], e["seconds"], sum(e["train_losses"]) / 2] for e in epochs]
     assert set(record["metrics"]) == {"error", "right"}
+
+
+def test_seconds_are_processor_time_where_one_thread_of_a_processor_works(tmp_path):
+    """Waiting is not work; on several threads processor time would count each of them."""
+    file = own(tmp_path, "import time\nToy.batches_ = Toy.batches\n\ndef wait(self, data, size):\n"
+               "    found = self.batches_(data, size)\n    draw = found.draw\n    found.draw = lambda *a: "
+               "(time.sleep(0.02), draw(*a))[1]\n    return found\n\nToy.batches = wait\n")  # fmt: skip
+    config = configure(file, epochs=1)
+    one = train(config, tmp_path / "one", threads=1)["cost"]
+    two = train(config, tmp_path / "two", threads=2)["cost"]
+    assert one["clock"] == "processor" and two["clock"] == "wall"
+    assert two["seconds"] >= 6 * 0.02
 
 
 def test_an_error_in_the_benchmark_frees_the_folder(tmp_path):

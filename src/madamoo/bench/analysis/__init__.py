@@ -8,6 +8,7 @@ from ._plots import draw_summary
 from ._render import render_table
 from ._summary import CellSummary, Gain, counts, in_words, render_summary, summarise
 from ._table import COMPARED, rows, t_interval
+from ._tuning import finalists
 
 __all__ = [
     "CITATION",
@@ -19,6 +20,7 @@ __all__ = [
     "benchmarks_of",
     "counts",
     "draw_summary",
+    "finalists",
     "front_in",
     "fronts_of",
     "in_words",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import fmean
@@ -13,10 +13,17 @@ from madamoo.presentation import style
 from madamoo.presentation.tables import Cell, Table, check_format, write_data, write_tables
 
 from ..problems import Metric
-from ..runs import Record, Say, to_stderr
+from ..runs import Record, Say, canonical, parse, to_stderr
 from ..training import metrics_of
 from ._benchmarks import benchmarks_of
+from ._margin import LEVEL, MARGIN, holm, p_value
 from ._table import rows, t_interval
+
+BASELINES = {"over_adam": "Adam", "over_best": "the best other"}
+TRAINING = (
+    "Train loss: of the last epoch. Steps, seconds: to the highest final training loss of the seed's compared runs. "
+    "All as a part of Adam's."
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,8 @@ class Gain:
     mean: float
     low: float | None
     high: float | None
+    counted: bool = True  # False where neither of the two learned anything
+    p_margin: float | None = None  # of gains at least as high, were their true mean a margin below zero
 
     @property
     def significant(self) -> int:
@@ -48,6 +57,11 @@ class CellSummary:
     paper: float | None  # the paper's gain over Adam
     moved: float | None  # part of the weight that changes hands in a step
     optimizer: str = "madam"
+    best: str | None = None  # of all others but variants of MAdam, the best on validation data
+    over_best: Gain | None = None
+    train_loss: float | None = None  # MAdam's in the last epoch, and its steps and seconds to a target, over Adam's
+    steps: float | None = None
+    seconds: float | None = None
 
 
 def summarise(
@@ -65,21 +79,56 @@ def summarise(
         say: gets what is left out.
     """
     cells = []
+    optimizer = canonical(optimizer)
     if optimizer != "madam":
         records = [_as_madam(record, optimizer) for record in records if record["config"]["optimizer"] != "madam"]
     for name, problem in benchmarks_of(records, own, say).items():
-        for row in rows(records, problem, name=name, say=say):
+        validation = rows(records, problem, name=name, split="validation", say=lambda _: None)
+        for row, judged in zip(rows(records, problem, name=name, say=say), validation, strict=True):
             if row["primary"] and row["rate"] == rate and row["adam"] is not None and row["madam"] is not None:
                 metric = metrics_of(problem, row["solver"])[0]
                 compare = partial(_gain, row, metric)
+                best = _best_control(judged, metric)
                 control = None if row["marginal_is_madam"] or row["marginal"] is None else compare("marginal")
                 paper = row["paper"] and metric.relative(row["paper"]["madam"][0], row["paper"]["adam"][0])
-                paper = paper if paper is not None and math.isfinite(paper) else None
-                moved = _moved(records, name, row["solver"])
-                seeds = len(row["seeds"])
-                found = CellSummary(name, row["solver"], rate, seeds, compare("adam"), control, paper, moved, optimizer)
-                cells.append(found)
+                cells.append(
+                    CellSummary(
+                        benchmark=name,
+                        solver=row["solver"],
+                        rate=rate,
+                        seeds=len(row["seeds"]),
+                        over_adam=compare("adam"),
+                        over_control=control,
+                        paper=paper if paper is not None and math.isfinite(paper) else None,
+                        moved=_moved(records, name, row["solver"]),
+                        optimizer=optimizer,
+                        best=best,
+                        over_best=compare(best),
+                        train_loss=_ratio(row, "loss"),
+                        steps=_ratio(row, "steps"),
+                        seconds=_ratio(row, "seconds"),
+                    )
+                )
     return cells
+
+
+def _per_seed(row: dict[str, Any], optimizer: str) -> dict[str, float]:
+    return (row["others"].get(optimizer) or {"per_seed": row["per_seed"].get(optimizer, {})})["per_seed"]
+
+
+def _best_control(row: dict[str, Any], metric: Metric) -> str:
+    """Of those that have all seeds of the row, Adam among them."""
+    seeds = [str(seed) for seed in row["seeds"]]
+    others = [name for name in row["others"] if parse(name)[0] != "madam"]
+    known = ["adam", *(["marginal"] if row["marginal"] is not None and not row["marginal_is_madam"] else []), *others]
+    found = {name: _per_seed(row, name) for name in known}
+    means = {name: fmean(v[seed] for seed in seeds) for name, v in found.items() if all(seed in v for seed in seeds)}
+    return (max if metric.higher_is_better else min)(means, key=means.__getitem__)
+
+
+def _ratio(row: dict[str, Any], what: str) -> float | None:
+    adam, madam = (row["training"].get(name, {}).get(what) for name in ("adam", "madam"))
+    return madam / adam if adam and madam is not None and math.isfinite(adam) else None
 
 
 def _as_madam(record: Record, optimizer: str) -> Record:
@@ -89,9 +138,13 @@ def _as_madam(record: Record, optimizer: str) -> Record:
 
 
 def _gain(row: dict[str, Any], metric: Metric, baseline: str) -> Gain | None:
-    mine, other = row["per_seed"]["madam"], row["per_seed"][baseline]
-    found: Any = t_interval([metric.relative(mine[seed], other[seed]) for seed in mine])
-    return None if found is None else Gain(**found)
+    mine, other = row["per_seed"]["madam"], _per_seed(row, baseline)
+    gains = [metric.relative(mine[seed], other[seed]) for seed in mine]
+    found: Any = t_interval(gains)
+    if found is None:
+        return None
+    counted = metric.counts(row["madam"], fmean(other[seed] for seed in mine))
+    return Gain(**found, counted=counted, p_margin=p_value(gains))
 
 
 def _moved(records: Sequence[Record], benchmark: str, solver: str) -> float | None:
@@ -105,8 +158,8 @@ def _moved(records: Sequence[Record], benchmark: str, solver: str) -> float | No
 
 
 def counts(gains: Sequence[Gain | None]) -> dict[str, Any]:
-    """Of how many comparisons, how many were won, lost, and lost beyond chance; and the mean gain."""
-    known = [gain for gain in gains if gain is not None]
+    """Of how many comparisons that count, how many were won, lost, and lost beyond chance; and the mean gain."""
+    known = [gain for gain in gains if gain is not None and gain.counted]
     return {
         "cells": len(known),
         "at_least_as_good": sum(gain.mean >= 0 for gain in known),
@@ -121,37 +174,70 @@ def render_summary(cells: Sequence[CellSummary], format: str = "text") -> str:
     check_format(format)
     if format in ("csv", "json"):
         return write_data([asdict(cell) for cell in cells], format)
-    header = ("benchmark", "solver", "over Adam", "over control", "paper", "weights moved", "seeds")
-    body = [
-        (
-            Cell(cell.benchmark),
-            Cell(cell.solver),
-            _cell(cell.over_adam),
-            _cell(cell.over_control),
-            Cell("" if cell.paper is None else f"{cell.paper:+.1f}"),
-            Cell("" if cell.moved is None else f"{cell.moved:.3f}"),
-            Cell(str(cell.seeds)),
-        )
-        for cell in cells
-    ]
+    columns: dict[str, Callable[[CellSummary], Cell]] = {
+        "benchmark": lambda cell: Cell(cell.benchmark),
+        "solver": lambda cell: Cell(cell.solver),
+        "over Adam": lambda cell: _cell(cell.over_adam),
+        "over control": lambda cell: _cell(cell.over_control),
+        "over the best other": lambda cell: Cell("") if cell.best == "adam" else _cell(cell.over_best),
+        "which": lambda cell: Cell("" if cell.best in (None, "adam") else str(cell.best)),
+        "paper": lambda cell: Cell("" if cell.paper is None else f"{cell.paper:+.1f}"),
+        "train loss": lambda cell: Cell("" if cell.train_loss is None else f"{cell.train_loss:.2g}"),
+        "steps": lambda cell: Cell(_part(cell.steps)),
+        "seconds": lambda cell: Cell(_part(cell.seconds)),
+        "weights moved": lambda cell: Cell("" if cell.moved is None else f"{cell.moved:.3f}"),
+        "seeds": lambda cell: Cell(str(cell.seeds)),
+    }
+    lines = [{heading: cell(found) for heading, cell in columns.items()} for found in cells]
+    header = [heading for heading in columns if any(line[heading].text for line in lines)] or list(columns)
+    body = tuple(tuple(line[heading] for heading in header) for line in lines)
     title = "No cells"
     if cells:
         variant = cells[0].optimizer.removeprefix("madam").removeprefix(":")
         name = f"MAdam ({variant})" if variant else "MAdam"
         title = f"What {name} gains, in per cent of the error: {style.RATES[cells[0].rate]}"
+    idle = any(gain is not None and not gain.counted for cell in cells for gain in (cell.over_adam, cell.over_control))
     notes = [
         in_words("Adam", counts([cell.over_adam for cell in cells])),
         in_words("the control (marginal)", counts([cell.over_control for cell in cells])),
+        *(words for baseline in BASELINES if (words := margin_in_words(cells, baseline))),
         "Mean over paired seeds with its 95 % t-interval; marked where the interval does not hold zero. "
         "Weights moved: the part of the solver's total weight that changes hands from one step to the next.",
+        *([TRAINING] if any(cell.train_loss is not None for cell in cells) else []),
+        *(
+            ["In brackets, and not counted: neither of the two learned anything (errors of 0.9 or more)."]
+            if idle
+            else []
+        ),
     ]
-    return write_tables([Table(title, header, tuple(body))], notes, format)
+    return write_tables([Table(title, header, body)], notes, format)
+
+
+def _part(ratio: float | None) -> str:
+    return "" if ratio is None else "never" if math.isinf(ratio) else f"{ratio:.2f}"
+
+
+def margin_in_words(cells: Sequence[CellSummary], baseline: str) -> str:
+    """In how many cells MAdam is shown to be not worse than the baseline by more than the margin; empty if in none."""
+    gains = [(cell, getattr(cell, baseline)) for cell in cells]
+    found = [(cell, gain.p_margin) for cell, gain in gains if gain is not None and gain.counted]
+    if not any(p is not None for _, p in found):
+        return ""
+    shown = sum(holm([p for _, p in found]))
+    worse = holm([None if p is None else 1.0 - p for _, p in found])
+    names = [f"{cell.benchmark} {cell.solver}" for (cell, _), is_worse in zip(found, worse, strict=True) if is_worse]
+    return (
+        f"Not worse than {BASELINES[baseline]} by more than {MARGIN:g} %: shown in {shown} of {len(found)} cells; "
+        f"worse by more than that: {', '.join(names) or 'shown in none'} (one-sided t-tests over paired seeds, either "
+        f"family at {100 * LEVEL:g} % by Holm's correction)."
+    )
 
 
 def _cell(gain: Gain | None) -> Cell:
     if gain is None:
         return Cell("")
-    return Cell(style.interval(gain.mean, gain.low, gain.high), gain.significant != 0)
+    text = style.interval(gain.mean, gain.low, gain.high)
+    return Cell(text, gain.significant != 0) if gain.counted else Cell(f"({text})")
 
 
 def in_words(baseline: str, found: dict[str, Any]) -> str:

@@ -10,13 +10,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, TypeVar
 
 from ..problems import Benchmark, Metric
 from ..runs import Record, Say, canonical, to_stderr
 from ..training import is_static, metrics_of
 from . import _paper
 
+K = TypeVar("K", float, tuple[float, str])
 Seeds = dict[int, Record]  # the runs of one optimizer at one learning rate
 Runs = dict[str, dict[float, Seeds]]  # by optimizer and learning rate
 
@@ -34,6 +35,7 @@ def rows(
     lr: float | None = None,
     profile: str | None = None,
     schedule: str | None = None,
+    model: str | None = None,
     name: str | None = None,
     split: str = "test",
     say: Say = to_stderr,
@@ -41,8 +43,8 @@ def rows(
     """One row per solver, metric and way of choosing learning rates, in this order.
 
     A table has runs of one setting (profile, epochs, batch, model, schedule) only. It is the one with most runs of
-    ``profile`` and ``schedule``; if no profile is asked for, of "paper" if there are such runs, or else of all.
-    ``left_out`` counts the rest.
+    ``profile``, ``schedule`` and ``model``; if no profile is asked for, of "paper" if there are such runs, or else of
+    all. ``left_out`` counts the rest.
 
     Rate "equal": every optimizer at ``lr``; without it at the profile's own, if Adam and MAdam have runs there; or else
     at the rate where they have most seeds in common. Rate "best": each at the rate that is best on validation data.
@@ -55,8 +57,8 @@ def rows(
     if split not in SPLITS:
         raise ValueError(f"split must be test or validation, got {split!r}")
     mine = [record for record in records if record["config"]["benchmark"] == (name or benchmark.name)]
-    mine = [record for record in mine if _has_metrics(record, benchmark, say)]
-    kept, setting = _one_setting(mine, profile, schedule)
+    mine = [record for record in mine if has_metrics(record, benchmark, say)]
+    kept, setting = _one_setting(mine, profile, schedule, model)
     by_solver: dict[str, Runs] = {}
     for record in kept:
         config = record["config"]
@@ -71,7 +73,7 @@ def rows(
         runs, metrics = by_solver[solver], metrics_of(benchmark, solver)
         rates = {
             "equal": dict.fromkeys(runs, lr if lr is not None else _common_rate(runs, own)),
-            "best": {optimizer: _best_rate(runs[optimizer], metrics[0]) for optimizer in runs},
+            "best": {optimizer: best_rate(runs[optimizer], metrics[0]) for optimizer in runs},
         }
         for metric in metrics:
             for rate in RATES:
@@ -103,6 +105,7 @@ def _row(runs: Runs, rates: Mapping[str, float], solver: str, metric: Metric, da
         "solver": solver,
         "metric": metric.name,
         "higher_is_better": metric.higher_is_better,
+        "unsolved": metric.unsolved,
         "digits": metric.digits,
         **means,
         "marginal_is_madam": stands_in,
@@ -119,6 +122,7 @@ def _row(runs: Runs, rates: Mapping[str, float], solver: str, metric: Metric, da
         "target": target,
         "seconds": _over(everyone, lambda record: _cost(record, "seconds"), fmean),
         "seconds_to_target": _over(everyone, lambda record: _seconds_to(record, target), fmean),
+        "training": _training(used, everyone),
         "peak_memory_bytes": _over(everyone, lambda record: _cost(record, "peak_memory_bytes"), max),
         "state_bytes": _over(everyone, lambda record: _cost(record, "state_bytes"), max),
         "diverged": {
@@ -128,7 +132,7 @@ def _row(runs: Runs, rates: Mapping[str, float], solver: str, metric: Metric, da
     }
 
 
-def _has_metrics(record: Record, benchmark: Benchmark, say: Say) -> bool:
+def has_metrics(record: Record, benchmark: Benchmark, say: Say) -> bool:
     """Whether a run has all that is reported of it; one that lacks a metric is named and left out."""
     if record["status"] == "diverged":
         return True
@@ -142,17 +146,18 @@ def _has_metrics(record: Record, benchmark: Benchmark, say: Say) -> bool:
 
 
 def _one_setting(
-    records: Sequence[Record], profile: str | None, schedule: str | None
+    records: Sequence[Record], profile: str | None, schedule: str | None, model: str | None
 ) -> tuple[list[Record], dict[str, Any]]:
     """The records of one setting, and this setting."""
     settings = [{key: value for key, value in r["config"].items() if key not in OF_A_RUN} for r in records]
     if profile is None and any(setting.get("profile") == "paper" for setting in settings):
         profile = "paper"
     keys = [json.dumps(setting, sort_keys=True) for setting in settings]
+    wanted = {"profile": profile, "schedule": schedule, "model": model}
     counts = Counter(
         key
         for key, setting in zip(keys, settings, strict=True)
-        if profile in (None, setting.get("profile")) and schedule in (None, setting.get("schedule"))
+        if all(value in (None, setting.get(what)) for what, value in wanted.items())
     )
     if not counts:
         return [], {}
@@ -173,12 +178,12 @@ def _common_rate(runs: Runs, own: float | None) -> float:
     return max({lr for rates in pair for lr in rates}, key=merit)
 
 
-def _best_rate(rates: Mapping[float, Seeds], primary: Metric) -> float:
+def best_rate(rates: Mapping[K, Seeds], primary: Metric) -> K:
     """The rate with the best mean on validation data, of those with the full number of seeds; the lowest of equals."""
     full = max(map(len, rates.values()))
     sign = -1.0 if primary.higher_is_better else 1.0
 
-    def badness(lr: float) -> tuple[float, float]:
+    def badness(lr: K) -> tuple[float, K]:
         return sign * fmean(_values(rates[lr], primary, "validation").values()), lr
 
     return min((lr for lr in rates if len(rates[lr]) == full), key=badness)
@@ -242,7 +247,7 @@ def t_interval(values: Sequence[float]) -> dict[str, float | None] | None:
 
 
 def _better(adam: float | None, madam: float | None, metric: Metric) -> str | None:
-    if adam is None or madam is None or adam == madam:
+    if adam is None or madam is None or adam == madam or not metric.counts(adam, madam):
         return None
     return "madam" if (madam > adam) == metric.higher_is_better else "adam"
 
@@ -262,6 +267,43 @@ def _seconds_to(record: Record, target: float | None) -> float | None:
         return None
     curve = _cost(record, "curve") or []
     return next((seconds for seconds, loss in curve if loss is not None and loss <= target), math.inf)
+
+
+def _training(used: Mapping[str, Seeds], everyone: Mapping[str, Seeds]) -> dict[str, dict[str, float | None]]:
+    """Of each optimizer: its final training loss, and the steps and seconds until the target of each seed.
+
+    The target is the highest training loss at which a compared run of the same seed ended: every one of them that did
+    not diverge reaches it. Means over seeds; infinite if a run never gets there.
+    """
+    targets = {}
+    for seed in {seed for seeds in used.values() for seed in seeds}:
+        ended = [seeds[seed] for seeds in used.values() if seeds[seed]["status"] == "finished"]
+        losses = [loss for record in ended if (loss := _final_loss(record)) is not None]
+        if losses and len(losses) == len(ended):
+            targets[seed] = max(losses)
+    found = {}
+    for optimizer, seeds in everyone.items():
+        common = [(seeds[seed], target) for seed, target in targets.items() if seed in seeds]
+        if common:
+            reached = [_reached(record, target) for record, target in common]
+            losses = [loss for record, _ in common if (loss := _final_loss(record)) is not None]
+            found[optimizer] = {
+                "loss": _mean(losses),
+                "steps": fmean(steps for steps, _ in reached),
+                "seconds": fmean(seconds for _, seconds in reached),
+            }
+    return found
+
+
+def _final_loss(record: Record) -> float | None:
+    points = _cost(record, "training")
+    return points[-1][2] if points else None
+
+
+def _reached(record: Record, target: float) -> tuple[float, float]:
+    """Steps and seconds of training until the end of the first epoch whose training loss is at ``target`` or below."""
+    points = _cost(record, "training") or []
+    return next(((n, t) for n, t, loss in points if loss is not None and loss <= target), (math.inf, math.inf))
 
 
 def _cost(record: Record, name: str) -> Any:

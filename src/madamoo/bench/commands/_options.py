@@ -35,6 +35,10 @@ def count(text: Any) -> int:
 
 
 Benchmark = Annotated[str, typer.Argument(help="Name of a benchmark (`madamoo data` lists them), or a .py file.")]
+Benchmarks = Annotated[
+    str,
+    typer.Argument(help="Name of a benchmark, several separated by commas, a group such as pinn, or a .py file."),
+]
 Profile = Annotated[str, typer.Option(help="Size of the runs: cpu, or paper.")]
 DataDir = Annotated[
     Path | None, typer.Option(help="Folder of the data sets; default: the environment variable MADAMOO_DATA.")
@@ -54,6 +58,21 @@ Device = Annotated[
 Diagnose = Annotated[bool, typer.Option(help="Measure what the metrics do to the signs; it takes time, no more.")]
 Results = Annotated[
     Path, typer.Option("--results", "--out", help="Folder of the runs and records, or a packed file.", metavar="DIR")
+]
+Images = Annotated[
+    Path | None, typer.Option(help="Folder of your own images, for `run segmentation`.", file_okay=False, metavar="DIR")
+]
+Masks = Annotated[
+    Path | None,
+    typer.Option(help="Folder of their masks: a.png or a_anything.png for a.jpg.", file_okay=False, metavar="DIR"),
+]
+Volumes = Annotated[
+    Path | None,
+    typer.Option(help="Folder of your own NIfTI volumes, for `run superresolution`.", file_okay=False, metavar="DIR"),
+]
+Perceptual = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the weights of LPIPS and DISTS, to score these too.", file_okay=False, metavar="DIR"),
 ]
 RUNS = Path("runs")  # where `run` and `sweep` leave what `table` and `summary` read
 

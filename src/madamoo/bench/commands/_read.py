@@ -1,4 +1,4 @@
-"""The commands that read what was trained: ``table``, ``summary``, ``front``, ``collect``; and ``data``."""
+"""The commands that read what was trained: ``table``, ``summary``, ``front``, ``predict``, ``collect``, ``data``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ._options import RUNS, Benchmark, DataDir, Own, Results, number, plainly
+from ._options import RUNS, Benchmarks, DataDir, Own, Results, number, plainly
 
 
 def _there(results: Path) -> None:
@@ -18,7 +18,7 @@ def _there(results: Path) -> None:
 
 @plainly
 def table(
-    benchmark: Benchmark,
+    benchmark: Benchmarks,
     results: Results = RUNS,
     format: Annotated[str, typer.Option(help="text, markdown, latex, csv or json.")] = "text",
     metric: Annotated[
@@ -29,18 +29,22 @@ def table(
     ] = None,
     profile: Annotated[str | None, typer.Option(help="cpu or paper; default: the one there is.")] = None,
     schedule: Annotated[str | None, typer.Option(help="Default: the one with most runs.")] = None,
+    model: Annotated[str | None, typer.Option(help="Default: the one with most runs.")] = None,
     split: Annotated[str, typer.Option(help="test, or validation, to choose options by.")] = "test",
 ) -> None:
-    """Adam against MAdam in the paper's layout, from finished runs."""
+    """Adam against MAdam in the paper's layout, from finished runs: a line per solver, or per benchmark of a group."""
     from ..analysis import render_table, rows
-    from ..problems import get
+    from ..problems import get, members
     from ..runs import naming, read_records
 
     with naming("benchmark", benchmark):
-        problem = get(benchmark)
+        problems = {name: get(name) for name in members(benchmark)}
     _there(results)
-    own = benchmark if benchmark.endswith(".py") else None
-    found = rows(read_records(results), problem, lr=lr, profile=profile, schedule=schedule, name=own, split=split)
+    records = read_records(results)
+    options: dict[str, Any] = {"lr": lr, "profile": profile, "schedule": schedule, "model": model, "split": split}
+    found = []
+    for name, problem in problems.items():
+        found += rows(records, problem, name=name if name.endswith(".py") else None, **options)
     if not found:
         raise ValueError(f"no finished runs of {benchmark} in {results}: try `madamoo sweep {benchmark}`")
     typer.echo(render_table(found, format, metric=metric), nl=False)
@@ -87,6 +91,30 @@ def front(
     for label, one in found.items():
         typer.echo(f"{one.hypervolume(reference):.4f}  {label}")
     typer.echo(f"Figure: {out}", err=True)
+
+
+@plainly
+def predict(
+    run: Annotated[Path, typer.Argument(help="Folder of the run, with its checkpoint.", metavar="RUN")],
+    input: Annotated[Path, typer.Argument(help="An image or a NIfTI volume, or a folder of them.", metavar="INPUT")],
+    out: Annotated[Path, typer.Option(help="Folder for what the network makes of them.", metavar="DIR")],
+    preference: Annotated[
+        str | None, typer.Option(help="Of a run that learned a front: one number per objective, as 0.3,0.7.")
+    ] = None,
+) -> None:
+    """Apply a trained network to images or volumes; these keep their size, spacing and affine."""
+    from ..training import predict
+
+    numbers = None if preference is None else [number(part) for part in preference.split(",")]
+    failed = 0
+    for source, outcome in predict(run, input, out, preference=numbers):
+        if isinstance(outcome, Exception):
+            failed += 1
+            typer.echo(f"madamoo: {outcome}; skipped", err=True)
+        else:
+            typer.echo(f"{source} -> {outcome}")
+    if failed:
+        raise typer.Exit(1)
 
 
 @plainly

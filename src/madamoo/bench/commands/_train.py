@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -13,16 +14,21 @@ from ._options import (
     RUNS,
     Batch,
     Benchmark,
+    Benchmarks,
     DataDir,
     Device,
     Diagnose,
     Engine,
     Epochs,
+    Images,
+    Masks,
     Model,
+    Perceptual,
     Profile,
     Results,
     Schedule,
     Threads,
+    Volumes,
     Workers,
     count,
     number,
@@ -41,7 +47,9 @@ def run(
         str | None,
         typer.Option(help="Learn a whole front: pamal, palora, cosmos, phn, paretomtl, epo or ferero, with options."),
     ] = None,
-    optimizer: Annotated[str, typer.Option(help="adam, madam, marginal, mtadam or adatask, with options.")] = "madam",
+    optimizer: Annotated[
+        str, typer.Option(help="adam, sgd, soap, muon, madam, marginal, mtadam or adatask, with options.")
+    ] = "madam",
     seed: Annotated[int, typer.Option(help="Of the weights and the batches.", parser=whole, metavar="NUMBER")] = 0,
     profile: Profile = "cpu",
     lr: Annotated[float | None, typer.Option(help="Default: the profile's.", parser=number, metavar="NUMBER")] = None,
@@ -57,11 +65,16 @@ def run(
         float, typer.Option(help="Seconds between checkpoints, at most.", parser=number, metavar="SECONDS")
     ] = 10.0,
     diagnose: Diagnose = True,
+    images: Images = None,
+    masks: Masks = None,
+    volumes: Volumes = None,
+    perceptual: Perceptual = None,
 ) -> None:
     """Train once. Killed and started again, it goes on where it was; a finished run is not repeated.
 
     Under torchrun, several processes do the run together, each with a part of every batch; the record is that of one.
     """
+    from ..problems import with_folders
     from ..runs import naming
     from ..training import choose_device, configure, problem_of, solver_of, together, train
     from ._progress import Progress, describe
@@ -71,6 +84,9 @@ def run(
     with naming("method", method):
         chosen = solver_of(method) if method is not None else solver or "ls"
     choose_device(device)  # what is wrong is said before anything is read
+    with naming("benchmark", benchmark):
+        folders = {"images": images, "masks": masks, "volumes": volumes, "perceptual": perceptual}
+        benchmark = with_folders(benchmark, folders)
     config = configure(
         benchmark,
         solver=chosen,
@@ -123,11 +139,16 @@ def _result(problem: Any, record: dict[str, Any]) -> str:
 
 @plainly
 def sweep(
-    benchmark: Benchmark,
+    benchmark: Benchmarks,
     solvers: Annotated[str, typer.Option(help="Comma-separated.")] = "ls,uw,dwa,imtl,cagrad",
-    optimizers: Annotated[str, typer.Option(help="Comma-separated.")] = "adam,madam,marginal",
+    optimizers: Annotated[
+        str, typer.Option(help="Comma-separated; adam:beta2=0.9|0.99 is both, and one contender for --tune-seeds.")
+    ] = "adam,madam,marginal",
     seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "0,1,2",
     lr: Annotated[str, typer.Option(help="Comma-separated; default: the profile's.")] = "",
+    tune_seeds: Annotated[
+        str, typer.Option(help="Try all rates on these seeds, then run --seeds at each one's best on validation data.")
+    ] = "",
     profile: Profile = "cpu",
     epochs: Epochs = None,
     batch: Batch = None,
@@ -144,21 +165,48 @@ def sweep(
     dry_run: Annotated[bool, typer.Option(help="Print the plan and stop.")] = False,
 ) -> None:
     """Train a whole grid. Stopped and started again, it does only what is missing."""
+    from ..analysis import finalists
+    from ..problems import members
+    from ..runs import alternatives, canonical, read_records
     from ..training import grid
 
-    configs = grid(
-        benchmark,
-        solvers=_listed(solvers),
-        optimizers=_listed(optimizers),
-        seeds=_numbers("seeds", seeds, int),
-        rates=_numbers("lr", lr, float) or [None],
-        profile=profile,
-        epochs=epochs,
-        batch=batch,
-        model=model,
-        schedule=schedule,
+    contenders = {one: name for name in _listed(optimizers) for one in alternatives(name)}
+    final = _numbers("seeds", seeds, int)
+    tuning = _numbers("tune_seeds", tune_seeds, int)
+    configs = [
+        config
+        for name in members(benchmark)
+        for config in grid(
+            name,
+            solvers=_listed(solvers),
+            optimizers=list(contenders),
+            seeds=tuning or final,
+            rates=_numbers("lr", lr, float) or [None],
+            profile=profile,
+            epochs=epochs,
+            batch=batch,
+            model=model,
+            schedule=schedule,
+        )
+    ]
+    do = partial(
+        _do,
+        root=results,
+        engine=engine,
+        workers=workers,
+        threads=threads,
+        device=device,
+        data_dir=data_dir,
+        keep_checkpoints=keep_checkpoints,
+        diagnose=diagnose,
+        dry_run=dry_run,
     )
-    _do(configs, results, engine, workers, threads, device, data_dir, keep_checkpoints, diagnose, dry_run)
+    missing = do(configs)
+    if tuning and missing:
+        typer.echo(f"The rates are chosen when the {missing} runs that are missing are there", err=True)
+    elif tuning:
+        named = {canonical(one): name for one, name in contenders.items()}
+        do(finalists(read_records(results), configs, final, named))
 
 
 def _listed(text: str) -> list[str]:
@@ -188,8 +236,8 @@ def _do(
     keep_checkpoints: bool = False,
     diagnose: bool = False,
     dry_run: bool = False,
-) -> None:
-    """Do the missing runs behind a progress bar; ends the command with an error if one failed."""
+) -> int:
+    """Do the missing runs behind a progress bar, and return how many are still missing; an error if one failed."""
     from ..problems import build_model, data_root
     from ..training import ENGINES, choose_device, cores, is_busy, plan, problem_of, reductions, sweep
     from ._progress import Runs
@@ -206,7 +254,7 @@ def _do(
         f"{len(configs)} runs, {todo.done} done, {len(todo.missing)} to do, {count} at a time: {expected}", err=True
     )
     if dry_run or not todo.missing:
-        return
+        return len(todo.missing)
     problem, size = problem_of(todo.missing[0])
     for line in reductions(todo.missing[0], size):
         typer.echo(f"Reduced: {line}", err=True)
@@ -242,6 +290,7 @@ def _do(
         typer.echo(f"failed: {config.name}: {error}", err=True)
     if failed:
         raise typer.Exit(1)
+    return busy
 
 
 @plainly

@@ -28,6 +28,13 @@ class Metric:
     higher_is_better: bool
     digits: int = 2  # after the point, in tables
     gain: str = "error"  # what a gain is: part of the "error" that is gone, of the "value" that is added, or "points"
+    unsolved: float | None = None  # as bad as this, nothing was learned; two such results are not counted as a pair
+
+    def counts(self, *values: float) -> bool:
+        """Whether one of the results is better than ``unsolved``."""
+        if self.unsolved is None:
+            return True
+        return any(value > self.unsolved if self.higher_is_better else value < self.unsolved for value in values)
 
     def relative(self, value: float, baseline: float) -> float:
         """The gain over the baseline in per cent; the error of an accuracy in per cent is what it lacks."""
@@ -188,6 +195,14 @@ class Benchmark(ABC):
     def maps(self, model: nn.Module, data: Any, size: int) -> list[dict[str, Any]]:
         """What the model has learned, as maps for the report: see :func:`madamoo.bench.runs.check_maps`."""
         return []
+
+    def predict(self, model: nn.Module, profile: Profile, file: Path, folder: Path) -> Path:
+        """Write what the model, in evaluation mode, makes of a user's file into a folder, and return the new file."""
+        raise NotImplementedError
+
+    def inputs(self, path: Path) -> list[Path]:
+        """The files at a path, a file or a folder, that :meth:`predict` takes."""
+        raise ValueError(f"{self.name} predicts nothing for a file: it is no benchmark of images or volumes")
 
     @abstractmethod
     def evaluate(self, model: nn.Module, data: Any, split: str, size: int) -> Evaluation:

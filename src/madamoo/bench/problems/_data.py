@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import torch
 from torch import Tensor
@@ -52,6 +53,15 @@ def find(root: Path | None, name: str, layout: str, *alternatives: Iterable[str]
         absent += missing
     detail = f"Not there: {', '.join(absent)}\n" if absent else ""
     raise MissingData(f"The data of {name} were not found.\nLooked in: {where}\n{detail}Expected layout:\n{layout}")
+
+
+def to_option(path: Path) -> str:
+    """A path as it stands among the options of a benchmark, as ``segmentation:images=/a/b``; ``:`` is escaped."""
+    return quote(str(path.expanduser().resolve()), safe="/ ")
+
+
+def from_option(text: str) -> Path:
+    return Path(unquote(text))
 
 
 def cached(

@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -18,14 +18,15 @@ from typing import Any
 
 from torch import nn
 
-from ..runs import check_options, naming, parse
+from ..runs import check_options, naming, parse, write
 from . import models
 from ._benchmark import Benchmark
+from ._data import to_option
 
 
 @cache
-def _benchmarks() -> dict[str, Callable[[], Benchmark]]:
-    found: dict[str, Callable[[], Benchmark]] = {}
+def _benchmarks() -> dict[str, Callable[..., Benchmark]]:
+    found: dict[str, Callable[..., Benchmark]] = {}
     for regime in pkgutil.iter_modules(sys.modules[__package__].__path__, f"{__package__}."):
         if not regime.ispkg or regime.name == models.__name__:
             continue
@@ -38,6 +39,20 @@ def _benchmarks() -> dict[str, Callable[[], Benchmark]]:
 def available() -> list[str]:
     """The names of the benchmarks."""
     return list(_benchmarks())
+
+
+def members(names: str) -> list[str]:
+    """The benchmarks that were named: one, several separated by commas, or a group such as "pinn", which is all of it.
+
+    Example:
+        >>> members("digits,mulan/wq"), len(members("mulan"))
+        (['digits', 'mulan/wq'], 14)
+    """
+    found: list[str] = []
+    for name in names.split(","):
+        name = name.strip()
+        found += [other for other in available() if other.startswith(f"{name.lower()}/")] or [name]
+    return list(dict.fromkeys(found))
 
 
 def get(name: str) -> Benchmark:
@@ -55,11 +70,25 @@ def get(name: str) -> Benchmark:
 
 
 def registered(name: str) -> Benchmark:
-    """The benchmark of this package called ``name``; nothing of the user's is executed, whatever the name."""
-    try:
-        return _benchmarks()[name.lower()]()
-    except KeyError:
-        raise ValueError(f"no benchmark is called {name!r}; there are {', '.join(available())}") from None
+    """The benchmark of this package called ``name``; nothing of the user's is executed, whatever the name.
+
+    Some have options, as ``ph2:deep=2``.
+    """
+    kind, options = parse(name)
+    if kind not in _benchmarks():
+        raise ValueError(f"no benchmark is called {name!r}; there are {', '.join(available())}")
+    make = _benchmarks()[kind]
+    check_options(kind, make, options)
+    return make(**options)
+
+
+def with_folders(name: str, folders: Mapping[str, Path | None]) -> str:
+    """The name of a benchmark of a user's own data, with the folders that are given as its options."""
+    given = {key: to_option(folder) for key, folder in folders.items() if folder is not None}
+    kind, options = parse(name) if given else (name, {})
+    if given and kind not in _benchmarks():
+        raise ValueError(f"no benchmark is called {name!r}, for which folders could be given")
+    return write(kind, {**options, **given}) if given else name
 
 
 def available_models() -> list[str]:

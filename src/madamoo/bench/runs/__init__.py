@@ -9,7 +9,7 @@ from ._files import Damaged, Say, read_tensors, set_aside, to_stderr, write_reco
 from ._folder import MAPS, PART, RECORD, Busy, OtherRun, RunFolder
 from ._records import RUNNING, Record, collect, identity, read_records
 from ._rows import DIAGNOSTICS, EPOCHS, Row, Rows, append_row, read_rows, write_rows
-from ._spec import BadValue, canonical, check_options, naming, parse, write
+from ._spec import BadValue, alternatives, canonical, check_options, naming, parse, write
 
 __all__ = [
     "DIAGNOSTICS",
@@ -29,6 +29,7 @@ __all__ = [
     "Rows",
     "RunFolder",
     "Say",
+    "alternatives",
     "append_row",
     "canonical",
     "check_epoch",

@@ -30,27 +30,55 @@ SCALAR = Kind(
 NUMBERS = {NAME: Maybe(NUMBER)}
 
 
-def check_maps(content: Any) -> list[dict[str, Any]]:
-    """Maps of a run's folder, or :class:`Damaged`: a list, each with words and with values [len(x), len(y)].
+MAP = {"kind", "what", "at", "axes", "x", "y", "values"}
+PICTURE = {"kind", "what", "input", "prediction", "truth"}
+PICTURES = ("overlay", "slices")
+LARGEST = 250_000  # numbers in a map or picture
 
-    ``kind`` is "solution", "error" or "residual", ``what`` of which output or equation, ``at`` where in the other
-    variables, ``axes`` the names of the two.
+
+def check_maps(content: Any) -> list[dict[str, Any]]:
+    """Maps and pictures of a run's folder, or :class:`Damaged`: a list of at most 200.
+
+    A map has words, and values [len(x), len(y)]: ``kind`` is "solution", "error" or "residual", ``what`` of which
+    output or equation, ``at`` where in the other variables, ``axes`` the names of the two. A picture has ``what`` it
+    shows: of kind "overlay" an ``input`` [height, width, 3] with two masks, ``prediction`` and ``truth``, [height,
+    width]; of kind "slices" all three [height, width]. Their values lie between 0 and 1.
     """
     if not isinstance(content, list) or len(content) > 200:
         raise Damaged("its maps are no list of at most 200")
     for one in content:
-        if not isinstance(one, dict) or set(one) != {"kind", "what", "at", "axes", "x", "y", "values"}:
-            raise Damaged("a map lacks a part, or has one too many")
-        words = [one["kind"], one["what"], one["at"], *(one["axes"] if isinstance(one["axes"], list) else [None])]
-        if len(words) != 5 or not all(isinstance(word, str) for word in words):
-            raise Damaged("a map has no words where words belong")
-        tensors = [one["x"], one["y"], one["values"]]
-        if not all(isinstance(t, Tensor) and t.is_floating_point() for t in tensors):
-            raise Damaged("a map has no numbers where numbers belong")
-        x, y, values = tensors
-        if x.dim() != 1 or y.dim() != 1 or values.shape != (len(x), len(y)) or not 0 < values.numel() <= 250_000:
-            raise Damaged(f"a map of {tuple(values.shape)} does not fit its axes, or is too large")
+        if not isinstance(one, dict):
+            raise Damaged("a map is none")
+        (_check_picture if one.get("kind") in PICTURES else _check_map)(one)
     return content
+
+
+def _check_map(one: dict[str, Any]) -> None:
+    if set(one) != MAP:
+        raise Damaged("a map lacks a part, or has one too many")
+    words = [one["kind"], one["what"], one["at"], *(one["axes"] if isinstance(one["axes"], list) else [None])]
+    if len(words) != 5 or not all(isinstance(word, str) for word in words):
+        raise Damaged("a map has no words where words belong")
+    x, y, values = _numbers(one, "x", "y", "values")
+    if x.dim() != 1 or y.dim() != 1 or values.shape != (len(x), len(y)) or not 0 < values.numel() <= LARGEST:
+        raise Damaged(f"a map of {tuple(values.shape)} does not fit its axes, or is too large")
+
+
+def _check_picture(one: dict[str, Any]) -> None:
+    if set(one) != PICTURE or not isinstance(one["what"], str):
+        raise Damaged("a picture lacks a part, or has one too many")
+    shown, prediction, truth = _numbers(one, "input", "prediction", "truth")
+    size = tuple(truth.shape)
+    wanted = (*size, 3) if one["kind"] == "overlay" else size
+    if len(size) != 2 or prediction.shape != size or tuple(shown.shape) != wanted or not 0 < truth.numel() <= LARGEST:
+        raise Damaged(f"a picture of {tuple(shown.shape)} does not fit {size}, or is too large")
+
+
+def _numbers(one: dict[str, Any], *names: str) -> list[Tensor]:
+    tensors = [one[name] for name in names]
+    if not all(isinstance(t, Tensor) and t.is_floating_point() for t in tensors):
+        raise Damaged("a map has no numbers where numbers belong")
+    return tensors
 
 
 def _is_front(value: Any) -> bool:
@@ -75,11 +103,13 @@ CONFIG = {
     "batch": POSITIVE_COUNT,
 }
 COST = {
+    "clock": Optional(NAME),  # processor or wall; older records: wall
     "seconds": NUMBER,
     "seconds_per_step": Optional(NUMBER),
     "peak_memory_bytes": Optional(NUMBER),
     "state_bytes": Optional(NUMBER),
     "curve": Optional([(NUMBER, Maybe(NUMBER))]),  # seconds and validation loss
+    "training": Optional([(COUNT, NUMBER, Maybe(NUMBER))]),  # steps, seconds and training loss
 }
 RECORD = {
     "status": Kind("running, finished or diverged", lambda value: value in ("running", *ENDED)),

@@ -124,12 +124,13 @@ def _order(record: Record) -> tuple[Any, ...]:
 
 
 def _thinned(record: Record) -> Record:
-    """With at most ``CURVE_POINTS`` of the curve; its end and its lowest point stay, so that every loss is reached."""
+    """With at most ``CURVE_POINTS`` of each curve; its end and its lowest point stay, so that every loss is reached."""
     cost = record.get("cost") or {}
-    curve = cost.get("curve") or []
-    if len(curve) <= CURVE_POINTS:
-        return record
-    lowest = min(range(len(curve)), key=lambda k: float("inf") if curve[k][1] is None else curve[k][1])
+    thin = {name: _thin(cost[name]) for name in ("curve", "training") if len(cost.get(name) or ()) > CURVE_POINTS}
+    return {**record, "cost": {**cost, **thin}} if thin else record
+
+
+def _thin(curve: list[list[Any]]) -> list[list[Any]]:
+    lowest = min(range(len(curve)), key=lambda k: float("inf") if curve[k][-1] is None else curve[k][-1])
     even = CURVE_POINTS - 1
-    kept = sorted({lowest, *(k * (len(curve) - 1) // (even - 1) for k in range(even))})
-    return {**record, "cost": {**cost, "curve": [curve[k] for k in kept]}}
+    return [curve[k] for k in sorted({lowest, *(k * (len(curve) - 1) // (even - 1) for k in range(even))})]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -61,6 +62,22 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
             raise ValueError(f"{spec!r} is not of the form name:option=value:option=value")
         options[key] = _value(text)
     return name.strip().lower(), options
+
+
+def alternatives(spec: str) -> list[str]:
+    """The specs for which one with several values of an option stands.
+
+    Example:
+        >>> alternatives("adam:beta2=0.9|0.99")
+        ['adam:beta2=0.9', 'adam:beta2=0.99']
+    """
+    parts = [[part] if "=" not in part else _values(part) for part in spec.split(":")]
+    return [":".join(chosen) for chosen in itertools.product(*parts)]
+
+
+def _values(part: str) -> list[str]:
+    key, _, text = part.partition("=")
+    return [f"{key}={value}" for value in text.split("|")]
 
 
 def write(name: str, options: Mapping[str, Any]) -> str:

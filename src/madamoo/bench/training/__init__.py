@@ -7,6 +7,7 @@ from ._diagnosis import attach
 from ._fronts import FrontTraining
 from ._loop import Training
 from ._methods import METHODS, front_of, metrics_of, solver_of
+from ._predict import predict
 from ._run import train
 from ._sweep import ENGINES, grid, is_busy, plan, sweep
 from ._together import together
@@ -30,6 +31,7 @@ __all__ = [
     "is_static",
     "metrics_of",
     "plan",
+    "predict",
     "problem_of",
     "reductions",
     "solver_of",

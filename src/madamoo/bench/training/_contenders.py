@@ -3,29 +3,65 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from madamoo import MAdam, MultiObjective, PreferenceMetric, solvers
-from madamoo.relatives import AdaTask, MTAdam
+from madamoo import MultiObjective, PreferenceMetric, solvers
+from madamoo.pareto import Conditioned
+from madamoo.relatives import SOAP, AdaTask, MTAdam
 from madamoo.solvers import Solver
 
 from ..problems import Benchmark
 from ..runs import check_options, parse
 from ._methods import RAYS, build_method, is_conditioned, ray_solver
 
-OPTIMIZERS = {
-    "adam": "Adam on the solver's direction: the baseline",
-    "madam": "MAdam; options are those of PreferenceMetric, and beta1, beta2",
-    "marginal": "control: divides by the average of d^2 whatever lambda does",
-    "mtadam": "MTAdam, which balances by itself",
-    "adatask": "AdaTask, which balances by itself",
-}
 RESTLESS = "restless"  # a preference drawn for each step, uniform on the simplex
-ALONE = {"mtadam": MTAdam, "adatask": AdaTask}  # they balance by themselves
+
+
+@dataclass(frozen=True)
+class Inner:
+    """What moves the parameters, without weight decay."""
+
+    kind: Callable[..., Optimizer]
+    betas: tuple[float, float] | None = None  # Adam's, also where Adam moves only what the kind does not
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # where they are not the kind's own
+    hidden_only: bool = False  # Adam moves all but the hidden matrices
+
+
+@dataclass(frozen=True)
+class Contender:
+    """An optimizer in the tables."""
+
+    text: str
+    inner: str = "adam"
+    metric: Mapping[str, Any] | None = None  # what is fixed of the metric before the inner optimizer, if there is one
+    alone: Callable[..., Optimizer] | None = None  # it balances by itself, with moments of its own
+
+
+INNERS = {
+    "adam": Inner(torch.optim.AdamW, (0.9, 0.999), fixed={"fused": True}),
+    "sgd": Inner(torch.optim.SGD, defaults={"momentum": 0.9}),
+    "soap": Inner(SOAP, (0.95, 0.95)),
+}
+OPTIMIZERS = {
+    "adam": Contender("Adam on the solver's direction: the baseline"),
+    "sgd": Contender("SGD with momentum on the solver's direction", "sgd"),
+    "soap": Contender("SOAP on the solver's direction: Adam in an eigenbasis", "soap"),
+    "madam": Contender("MAdam; options: those of PreferenceMetric, inner=soap and the like, the inner's", metric={}),
+    "marginal": Contender("control: divides by the average of d^2, else as madam", metric={"estimator": "marginal"}),
+    "mtadam": Contender("MTAdam, which balances by itself", alone=MTAdam),
+    "adatask": Contender("AdaTask, which balances by itself", alone=AdaTask),
+}
+if hasattr(torch.optim, "Muon"):  # since torch 2.9; its steps are scaled to the size of Adam's: one rate serves both
+    rms = {"adjust_lr_fn": "match_rms_adamw"}
+    INNERS["muon"] = Inner(torch.optim.Muon, (0.9, 0.999), defaults=rms, hidden_only=True)
+    OPTIMIZERS["muon"] = Contender("Muon on the hidden matrices, Adam on the rest", "muon")
 
 
 def available_solvers() -> list[str]:
@@ -73,42 +109,117 @@ def check_solver(spec: str, benchmark: Benchmark) -> Solver:
     return build_solver(spec, benchmark, 0)
 
 
+def balances_alone(spec: str) -> bool:
+    """Whether the optimizer takes no weights from a solver."""
+    name, _ = parse(spec)
+    return name in OPTIMIZERS and OPTIMIZERS[name].alone is not None
+
+
 def check_optimizer(spec: str, name: str, solver: Solver) -> None:
     """Raise ValueError unless the optimizer can be built with the solver called ``name``."""
-    optimizer, _ = parse(spec)
-    if optimizer in ALONE and name != "ls":
-        raise ValueError(f"{optimizer} balances the objectives by itself: it runs with solver ls alone, got {name!r}")
-    build_optimizer(spec, [torch.zeros(1, requires_grad=True)], lr=1e-3, solver=solver, seed=0, total_steps=1)
+    if balances_alone(spec) and name != "ls":
+        raise ValueError(
+            f"{parse(spec)[0]} balances the objectives by itself: it runs with solver ls alone, got {name!r}"
+        )
+    matrix, vector = torch.zeros(2, 2, requires_grad=True), torch.zeros(2, requires_grad=True)
+    build_optimizer(spec, [matrix, vector], hidden=[matrix], lr=1e-3, solver=solver, seed=0, total_steps=1)
 
 
 def build_optimizer(
-    spec: str, params: Iterable[Tensor], *, lr: float, solver: Solver | None, seed: int, total_steps: int
+    spec: str,
+    params: Iterable[Any],
+    *,
+    hidden: Sequence[Tensor] = (),
+    lr: float,
+    solver: Solver | None,
+    seed: int,
+    total_steps: int,
 ) -> Any:
-    """The optimizer, all with Adam's usual settings and no weight decay."""
+    """The optimizer over parameters, or groups of them; ``hidden`` are the hidden matrices."""
     name, options = parse(spec)
     if name not in OPTIMIZERS:
         raise ValueError(f"no optimizer is called {name!r}; there are {', '.join(OPTIMIZERS)}")
+    contender, typed = OPTIMIZERS[name], _Typed(name, options)
     try:
-        betas = _number(options, "beta1", 0.9), _number(options, "beta2", 0.999)
-        if name in ALONE:
-            check_options(name, ALONE[name], options, but=("params", "lr", "betas"))
-            return ALONE[name](params, lr=lr, betas=betas, **options)
-        if name == "adam":
-            check_options(name, torch.optim.AdamW, options, but=("params", "lr", "betas", "weight_decay", "fused"))
-            inner = torch.optim.AdamW(params, lr=lr, betas=betas, weight_decay=0.0, fused=True, **options)
-            return MultiObjective(inner, solver)
-        fixed: dict[str, Any] = {"estimator": "marginal"} if name == "marginal" else {}
-        check_options(name, PreferenceMetric, options, but=("seed", "total_steps", *fixed))
-        # Only a fraction needs the length of the run; a ramp-up that is too long is a note in the run's record.
-        length = total_steps if isinstance(options.get("rampup"), float) else None
-        metric = PreferenceMetric(**options, **fixed, seed=seed, total_steps=length)
-        return MAdam(params, lr=lr, betas=betas, solver=solver, metric=metric)
+        if contender.alone is not None:
+            betas = typed.betas((0.9, 0.999))
+            chosen = typed.take(contender.alone, ("params", "lr", "betas"))
+            typed.refuse_others()
+            return contender.alone(params, lr=lr, betas=betas, **chosen)
+        inner, metric = INNERS[contender.inner], None
+        if contender.metric is not None:
+            inner = _inner(options.pop("inner", contender.inner))
+            chosen = typed.take(PreferenceMetric, ("seed", "total_steps", *contender.metric))
+            # Only a fraction needs the length of the run; a ramp-up that is too long is a note in the run's record.
+            length = total_steps if isinstance(chosen.get("rampup"), float) else None
+            metric = PreferenceMetric(**chosen, **contender.metric, seed=seed, total_steps=length)
+        moments = {} if inner.betas is None else {"betas": typed.betas(inner.betas)}
+        chosen = typed.take(inner.kind, ("params", "lr", "betas", "weight_decay", *inner.fixed))
+        typed.refuse_others()
+        settings = {"lr": lr, "weight_decay": 0.0, **inner.fixed, **inner.defaults, **chosen}
+        if not inner.hidden_only:
+            return MultiObjective(inner.kind(params, **settings, **moments), solver, metric)
+        mine, others = _split(params, hidden)
+        if not mine:
+            raise ValueError(f"{name} is for hidden matrices, and the model has none")
+        adam = INNERS["adam"]
+        rest = adam.kind(others, lr=lr, weight_decay=0.0, **adam.fixed, **moments)
+        return MultiObjective([inner.kind(mine, **settings), rest], solver, metric)
     except TypeError as error:
         raise ValueError(f"cannot build the optimizer {spec!r}: {error}") from None
 
 
-def _number(options: dict[str, Any], key: str, default: float) -> float:
-    value = options.pop(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{key} must be a number, got {value!r}")
-    return float(value)
+def hidden_matrices(model: nn.Module) -> list[Tensor]:
+    """What Muon is meant for: matrices but those of the first layer and of the last, or the last of each head.
+
+    torch's takes no convolutions.
+    """
+    network: Any = model.module if isinstance(model, Conditioned) else model
+    heads = getattr(network, "heads", None) or [network]
+    weights, *outputs = ([p for p in part.parameters() if p.ndim > 1] for part in (network, *heads))
+    ends = {*weights[:1], *(p for found in outputs for p in found[-1:])}
+    return [p for p in weights if p.ndim == 2 and p not in ends]
+
+
+def _inner(name: Any) -> Inner:
+    if name not in INNERS:
+        raise ValueError(f"inner must be one of {', '.join(INNERS)}, got {name!r}")
+    return INNERS[name]
+
+
+def _split(params: Iterable[Any], hidden: Sequence[Tensor]) -> list[list[dict[str, Any]]]:
+    """The groups of hidden matrices, and those of the rest."""
+    params, wanted = list(params), set(hidden)
+    groups = params if isinstance(params[0], dict) else [{"params": params}]
+    parts = [
+        [{**g, "params": [p for p in g["params"] if (p in wanted) == own]} for g in groups] for own in (True, False)
+    ]
+    return [[group for group in part if group["params"]] for part in parts]
+
+
+@dataclass
+class _Typed:
+    """The options of a contender as typed, on their way to those who know them."""
+
+    name: str
+    options: dict[str, Any]
+    known: list[str] = field(default_factory=list)
+
+    def take(self, kind: Callable[..., Any], but: tuple[str, ...]) -> dict[str, Any]:
+        names = [key for key in inspect.signature(kind).parameters if key not in but]
+        self.known += names
+        taken = {key: self.options.pop(key) for key in names if key in self.options}
+        check_options(self.name, kind, taken)
+        return taken
+
+    def betas(self, default: tuple[float, float]) -> tuple[float, float]:
+        self.known += ["beta1", "beta2"]
+        first, second = (self.options.pop(key, usual) for key, usual in zip(("beta1", "beta2"), default, strict=True))
+        for key, value in (("beta1", first), ("beta2", second)):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError(f"{key} must be a number, got {value!r}")
+        return float(first), float(second)
+
+    def refuse_others(self) -> None:
+        for key in self.options:
+            raise ValueError(f"{self.name} has no option {key!r}; it has {', '.join(dict.fromkeys(self.known))}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,16 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
         "threads": torch.get_num_threads(),
     }
+
+
+def clock(device: torch.device, threads: int) -> tuple[str, Callable[[], float]]:
+    """What a run's seconds are counted by, and its name.
+
+    On one thread of a processor that is processor time: the wall time of an idle machine, whatever else runs beside.
+    """
+    if device.type == "cpu" and threads == 1:
+        return "processor", time.process_time
+    return "wall", time.perf_counter
 
 
 def reset_peak_memory(device: torch.device) -> None:

@@ -79,6 +79,10 @@ class FrontTraining(Training):
         with self.model.at(self.equal):
             return super().evaluate(split)
 
+    def maps(self) -> list[dict[str, Any]]:
+        with self.model.at(self.equal):
+            return super().maps()
+
     def result(self, validation: dict[str, float]) -> dict[str, Any]:
         return front_result(self.benchmark, self._on_rays("validation"), self._on_rays("test"))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import torch
@@ -14,7 +13,8 @@ from madamoo.solvers import Solver
 
 from ..problems import Benchmark, Evaluation, Profile, build_model
 from ..runs import Config
-from ._contenders import build_optimizer, build_solver
+from ._contenders import build_optimizer, build_solver, hidden_matrices
+from ._cost import clock
 from ._schedules import build_schedule
 from ._together import even_buffers
 from ._weights import WeightLog
@@ -37,6 +37,7 @@ class Training:
         self.optimizer = build_optimizer(
             config.optimizer,
             self.parameter_groups(),
+            hidden=hidden_matrices(self.model),
             lr=config.lr,
             solver=self.build_solver(),
             seed=config.seed,
@@ -46,6 +47,7 @@ class Training:
         self.schedule = build_schedule(config.schedule, self.batches.steps, self.total_steps)
         self.generator = torch.Generator().manual_seed(config.seed)  # of the batches: their order, their augmentation
         self.step = 0
+        self.clock, self.now = clock(device, torch.get_num_threads())
         self.seconds = 0.0  # of training, without evaluation
         self.loss_sums = torch.zeros(len(benchmark.objectives), dtype=torch.float64)  # over this epoch
         self.weights = WeightLog(len(benchmark.objectives))
@@ -110,7 +112,7 @@ class Training:
 
     def advance(self) -> bool:
         """One step, and at the end of an epoch its evaluation; tells whether an epoch ended."""
-        begin = time.perf_counter()
+        begin = self.now()
         position = self.step % self.batches.steps
         if position == 0:
             self.loss_sums.zero_()
@@ -127,7 +129,7 @@ class Training:
         self.step += 1
         if self.step == self.total_steps:
             self.benchmark.finish(self.model, batch)
-        self.seconds += time.perf_counter() - begin
+        self.seconds += self.now() - begin
         if self.step % self.batches.steps:
             return False
         self._end_epoch()
@@ -187,6 +189,11 @@ class Training:
             return self.benchmark.evaluate(self.model, self.data, split, self.config.batch)
         finally:
             self.model.train()
+
+    def maps(self) -> list[dict[str, Any]]:
+        """What the benchmark shows of the trained model."""
+        self.model.eval()
+        return self.benchmark.maps(self.model, self.data, self.config.batch)
 
 
 def _check_progress(state: dict[str, Any], epochs: int, steps: int) -> None:

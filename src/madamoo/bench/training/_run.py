@@ -141,8 +141,7 @@ def train(
             _run(training, files, save, checkpoint_every, report)
             record |= _outcome(training, place)
             if record["status"] == "finished":
-                training.model.eval()
-                files.write_maps(benchmark.maps(training.model, training.data, config.batch))
+                files.write_maps(training.maps())
         save()
         files.write(record)
         if not keep_checkpoint:
@@ -211,13 +210,20 @@ def _outcome(training: Training, device: torch.device) -> dict[str, Any]:
         "weights_moved": _mean([row["weights_moved"] for row in training.epochs]),
         "refused_steps": getattr(training.optimizer, "skipped", 0),
         "cost": {
+            "clock": training.clock,
             "seconds": last["seconds"],
             "seconds_per_step": training.seconds / training.step,
             "peak_memory_bytes": peak_memory(device),
             "state_bytes": diagnostics.state_bytes(training.optimizer.state_dict()),
             "curve": [[row["seconds"], row["validation_loss"]] for row in training.epochs],
+            "training": [[row["step"], row["seconds"], _whole_mean(row["train_losses"])] for row in training.epochs],
         },
     }
+
+
+def _whole_mean(values: list[float | None]) -> float | None:
+    """None if one is."""
+    return None if None in values else _mean(values)
 
 
 def _mean(values: list[float | None]) -> float | None:

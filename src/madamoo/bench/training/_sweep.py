@@ -16,7 +16,7 @@ from typing import Any
 
 from ..runs import Busy, Config, RunFolder, canonical, identity, parse, read_records
 from ._configure import configure
-from ._contenders import ALONE, is_static
+from ._contenders import balances_alone, is_static
 from ._run import train
 from ._workers import cores, workers
 
@@ -47,7 +47,7 @@ def grid(
         name, _ = parse(optimizer)
         if name == "marginal" and is_static(solver):
             continue
-        if name in ALONE and canonical(solver) != "ls":
+        if balances_alone(optimizer) and canonical(solver) != "ls":
             continue
         found.append(configure(benchmark, solver=solver, optimizer=optimizer, seed=seed, lr=lr, **sizes))
     return list(dict.fromkeys(found))

@@ -13,7 +13,7 @@ from torch import nn
 from madamoo.gradients import Processes
 
 from ..runs import Config
-from ._contenders import ALONE
+from ._contenders import balances_alone
 from ._methods import is_conditioned, is_of_all_rays, is_of_one_ray
 
 
@@ -36,9 +36,8 @@ def check(config: Config, processes: Processes) -> None:
     """Raise ValueError unless several processes can do the run."""
     if processes.count == 1:
         return
-    name = config.optimizer.partition(":")[0]
-    if name in ALONE:
-        raise ValueError(f"{name} trains in one process, not in {processes.count}")
+    if balances_alone(config.optimizer):
+        raise ValueError(f"{config.optimizer} trains in one process, not in {processes.count}")
     if is_conditioned(config.solver) or is_of_one_ray(config.solver) or is_of_all_rays(config.solver):
         raise ValueError(f"a method that learns a front trains in one process, not in {processes.count}")
 

@@ -76,15 +76,15 @@ def test_names_of_losses_are_those_of_the_problems():
 @pytest.mark.parametrize(
     "name, solver, profile",
     [
-        ("wave1d", "ntk:every=5", "cpu"),
-        ("wave1d", "ntkpinnacle", "cpu-resampled"),
+        ("wave1d", "ntk:every=5", "cpu-fixed"),
+        ("wave1d", "ntkpinnacle", "cpu"),
         ("poisson5d", "lra:every=2", "cpu-rar"),
         ("poisson5d", "ls", "cpu-polished"),
     ],
 )
 def test_a_run_resumed_at_any_step_is_the_same_to_the_last_bit(name, solver, profile):
     config, benchmark, size = small(name, solver=solver, profile=profile)
-    if "resample" in size.options:
+    if size.options["resample"]:
         size = type(size)(**{**vars(size), "options": {**size.options, "resample": 3}})
     if "polish" in size.options:
         size = type(size)(**{**vars(size), "options": {**size.options, "polish": 3}})
@@ -107,7 +107,7 @@ def test_a_run_resumed_at_any_step_is_the_same_to_the_last_bit(name, solver, pro
 
 def test_recipes_do_what_they_say():
     found = {}
-    for profile in ("cpu", "cpu-rar", "cpu-rar-pinnacle", "cpu-resampled", "cpu-polished"):
+    for profile in ("cpu", "cpu-rar", "cpu-rar-pinnacle", "cpu-fixed", "cpu-resampled", "cpu-polished"):
         config, benchmark, size = small("wave1d", profile=profile, steps=120, epochs=1)
         options = {**size.options, **({"polish": 60} if "polish" in size.options else {})}
         size = type(size)(**{**vars(size), "epochs": 1, "options": options})
@@ -120,7 +120,9 @@ def test_recipes_do_what_they_say():
     again = found["cpu-rar-pinnacle"][0]
     old = {tuple(x) for x in again.points.double().tolist()}
     assert all(tuple(x) in old for x in again.anchors.float().double().tolist())  # of the points that were there
-    assert not torch.equal(found["cpu-resampled"][0].points, plain.points)
+    fixed, resampled = (found[f"cpu-{name}"][0].points for name in ("fixed", "resampled"))
+    assert torch.equal(fixed, begin(config, benchmark, size, benchmark.load(None, size, 0)).batches.problem.points)
+    assert not torch.equal(plain.points, fixed) and not torch.equal(resampled, plain.points)
     assert found["cpu-polished"][1] < 0.9 * found["cpu"][1]
 
 
@@ -150,7 +152,7 @@ def test_the_lab_runs_sweeps_and_tables_it(tmp_path):
 def test_the_papers_rows():
     benchmark = get("pinn/burgers1d")
     setting = {"profile": "cpu", "model": "fnn:depth=4:width=50"}
-    assert benchmark.row_of_paper("lra", setting) == "lra"
+    assert benchmark.row_of_paper("lra", setting) == "lra" == benchmark.row_of_paper("lra", {"profile": "cpu-fixed"})
     assert benchmark.row_of_paper("ls", {**setting, "profile": "cpu-rar"}) == "rar"
     assert benchmark.row_of_paper("ls", {**setting, "profile": "paper-rar-pinnacle"}) == "rar"
     assert benchmark.row_of_paper("ls", {**setting, "model": "fnn:activation=laaf:width=50"}) == "laaf"
@@ -184,6 +186,30 @@ def test_the_report_draws_solution_error_and_residual(tmp_path):
         assert not _section(page, "Solution").blocks and f"{MAPS} is left out" in notes[0]
     (folder / MAPS).write_bytes(b"nothing")
     assert "its checksum does not fit" in make_page([folder])[1][0]
+
+
+def test_the_gallery_shows_the_best_run_of_each_case(tmp_path):
+    errors = {}
+    for lr in (1e-4, 1e-2):
+        config = configure("pinn/poisson5d", lr=lr, epochs=1, **SMALL)
+        errors[lr] = train(config, config.folder(tmp_path))["validation"]["error"]
+    config = configure("pinn/heat2d-multiscale", epochs=1, **SMALL)
+    train(config, config.folder(tmp_path))
+    page, notes = make_page([tmp_path])
+    rows = [block.figures for block in _section(page, "Solutions").blocks[1:]]
+    titles = [[figure.title for figure in row] for row in rows]
+    assert titles[-1][0].startswith("pinn/poisson5d: u at ") and not notes
+    assert [title.split()[0] for title in titles[-1][1:]] == ["Error", "Residual"]
+    assert f"rate {min(errors, key=errors.get):g}, error " in rows[-1][0].caption
+    last = cases.get("heat2d-multiscale").view.fixed[-1]["t"]
+    assert titles[0] == [f"{text} at t = {last:g}" for text in ("pinn/heat2d-multiscale: u", "Error u", "Residual pde")]
+    assert 'class="panels narrow"' in render(page)
+
+    # Someone else's file: named, left out, and the rest of the page is there.
+    for file in tmp_path.rglob(MAPS):
+        file.write_bytes(b"nothing")
+    (block,) = _section(make_page([tmp_path])[0], "Solutions").blocks
+    assert len(block.lines) == len(rows) and "checksum" in block.lines[0]
 
 
 def _section(page, title):

@@ -4,6 +4,20 @@
 a module that maps a batch to the list of the outputs.
 """
 
+from torch import Tensor, nn
+
+
+class Listed(nn.Module):
+    """A network whose single output becomes a list of one, as every model here gives a list."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        out = self.network(x)
+        return out if isinstance(out, list) else [out]
+
 
 def check_image(name: str, inputs: tuple[int, ...], smallest: int) -> None:
     """Raise ValueError unless the inputs are images [channels, height, width] of at least so many pixels a side."""
