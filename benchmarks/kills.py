@@ -28,20 +28,25 @@ STEPS, PER_RUN, PROCESSES = 60, 10, 2
 PAUSE = 0.2  # seconds at most between a step and the kill: about as long as it takes to write a checkpoint
 
 
-def worker(seed: int, kills: int, arguments: list[str]) -> None:
-    """The example in one process of the group; one of them will not see the end, for the first ``kills`` starts."""
+def worker(seed: int, kills: int, longest: float, arguments: list[str]) -> None:
+    """The example in one process of the group; one of them will not see the end, for the first ``kills`` starts.
+
+    It dies at most ``longest`` seconds after a step that is less than a checkpoint away.
+    """
     from madamoo import MAdam
 
     start = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     draw = random.Random(1000 * seed + start)
-    victim, steps, pause = draw.randrange(PROCESSES), draw.randrange(1, 13), draw.uniform(0.0, PAUSE)
+    victim, steps, pause = draw.randrange(PROCESSES), draw.randrange(1, 10), draw.uniform(0.0, longest)
     if start < kills and int(os.environ["RANK"]) == victim:
         step, done = MAdam.step, [0]
 
         def counting(self: MAdam, *args: Any) -> Any:
             done[0] += 1
-            if done[0] == steps:
+            if done[0] == steps and longest:
                 threading.Timer(pause, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            elif done[0] == steps:
+                os.kill(os.getpid(), signal.SIGKILL)
             return step(self, *args)
 
         MAdam.step = counting  # type: ignore[method-assign]
@@ -49,11 +54,11 @@ def worker(seed: int, kills: int, arguments: list[str]) -> None:
     runpy.run_path(str(EXAMPLE), run_name="__main__")
 
 
-def run(folder: Path, seed: int, kills: int, steps: int = STEPS) -> int:
+def run(folder: Path, seed: int, kills: int, steps: int = STEPS, longest: float = PAUSE) -> int:
     """Do a run in which ``kills`` processes are killed, and tell how many were."""
     launch = ["--standalone", "--nproc-per-node", str(PROCESSES)]
     launch += ["--max-restarts", str(kills), "--monitor-interval", "0.1"]
-    script = [str(Path(__file__).resolve()), "--worker", str(seed), "--kills", str(kills)]
+    script = [str(Path(__file__).resolve()), "--worker", str(seed), "--kills", str(kills), "--pause", str(longest)]
     command = [sys.executable, "-m", "torch.distributed.run", *launch, *script]
     command += ["--folder", str(folder), "--steps", str(steps)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -88,13 +93,13 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def main(kills: int) -> None:
+def main(kills: int, longest: float) -> None:
     with tempfile.TemporaryDirectory() as place:
         run(Path(place, "unbroken"), 0, 0)
         wanted, done, runs = end_of(Path(place, "unbroken")), 0, 0
         while done < kills:
             folder = Path(place, str(runs))
-            died = run(folder, runs, min(PER_RUN, kills - done))
+            died = run(folder, runs, min(PER_RUN, kills - done), longest=longest)
             equal = same(end_of(folder), wanted)
             runs, done = runs + 1, done + died
             print(
@@ -107,9 +112,10 @@ def main(kills: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--pause", type=float, default=PAUSE, help="seconds between a step and the kill, at most")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     known, others = parser.parse_known_args()
     if known.worker is None:
-        main(known.kills)
+        main(known.kills, known.pause)
     else:
-        worker(known.worker, known.kills, others)
+        worker(known.worker, known.kills, known.pause, others)

@@ -113,9 +113,11 @@ def run(
                 device=device,
                 checkpoint_every=checkpoint_every,
                 diagnose=diagnose,
-                report=progress.epoch,
+                report=None if processes.rank else progress.epoch,
                 processes=processes,
             )
+        if processes.rank:
+            return
         if not progress.rows:
             typer.echo("Already done; nothing was run.")
         for note in record.get("notes") or ():
