@@ -27,6 +27,7 @@ from ._options import (
     count,
     number,
     plainly,
+    seconds,
     whole,
 )
 
@@ -54,7 +55,7 @@ def run(
     threads: Annotated[int | None, typer.Option(help="Default: the profile's.", parser=count, metavar="COUNT")] = None,
     device: Device = None,
     checkpoint_every: Annotated[
-        float, typer.Option(help="Seconds between checkpoints, at most.", parser=number, metavar="SECONDS")
+        float, typer.Option(help="Seconds between checkpoints, at most.", parser=seconds, metavar="SECONDS")
     ] = 10.0,
     diagnose: Diagnose = True,
 ) -> None:
