@@ -1,4 +1,4 @@
-"""Several processes: gradients are not averaged between them, and the user is told."""
+"""Several processes: gradients are not averaged between them, and the user is warned."""
 
 import os
 import subprocess

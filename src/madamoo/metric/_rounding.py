@@ -69,7 +69,7 @@ def random_bits(like: Tensor, noise: torch.Generator | None) -> Tensor | None:
         noise = torch.Generator(like.device).manual_seed(seed)
     size = like.shape[-1]
     words = torch.empty((size + 3) // 4, dtype=torch.int64, device=like.device)
-    words.random_(-(2**63), None, generator=noise)  # four entries a draw
+    words.random_(-(2**63), None, generator=noise)  # four entries per draw
     return words.view(torch.int16)[:size].to(torch.int32).bitwise_and_(0xFFFF)
 
 

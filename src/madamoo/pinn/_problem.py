@@ -134,7 +134,7 @@ class Problem:
         return self
 
     def sample(self, generator: torch.Generator | None = None) -> None:
-        """Draw all points anew; points added by :meth:`add_anchors` stay."""
+        """Draw all points again; points added by :meth:`add_anchors` stay."""
         self._domain_points = self.domain.random_points(self.num_domain, self.sampler, generator)
         empty = torch.empty(0, self.domain.dim, dtype=torch.float64)
         boundary, normals, initial = empty, empty, empty

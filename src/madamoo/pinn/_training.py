@@ -69,7 +69,7 @@ def train(
     """Take ``steps`` steps; returns the last losses, before the last step.
 
     Args:
-        resample_every: Draw all points anew each so many steps, from ``generator``; None is full batch.
+        resample_every: Draw all points again each so many steps, from ``generator``; None is full batch.
         rar: Adds points where the residual is large.
         callback: Called with the number of steps taken and the losses before the last of them.
     """
