@@ -12,25 +12,6 @@ from madamoo import MAdam, MultiObjective, PreferenceMetric, solvers
 from optimizer.cover import KINDS, sgd
 
 
-@pytest.fixture
-def passes(monkeypatch):
-    """Counts the runs of autograd's engine; ``passes()`` gives the count since it was last asked."""
-    run, calls = torch.autograd._engine_run_backward, []
-
-    def counted(*args, **kwargs):
-        calls.append(1)
-        return run(*args, **kwargs)
-
-    monkeypatch.setattr(torch.autograd, "_engine_run_backward", counted)
-
-    def count():
-        result = len(calls)
-        calls.clear()
-        return result
-
-    return count
-
-
 def _per_step(passes, opt, net, steps=20):
     passes()
     counts = []

@@ -43,7 +43,7 @@ class PerObjectiveRun:
     count: int | None = None
     names: tuple[str, ...] | None = None
     skipped: int = 0
-    warned: set[str] = field(default_factory=set)  # what the user was told once
+    warned: set[str] = field(default_factory=set)  # what the user was warned of
     pending: Pending | None = None
     exchange: Exchange = field(default_factory=Exchange)
 
@@ -172,9 +172,10 @@ class PerObjective(Optimizer):
     def _show(self, pending: Pending) -> None:
         for param in self._params():
             param.grad = None
-        for param, _, stack in by_param(pending.collected.rows):
-            pending.written.write(param, stack.sum(0).to(param.dtype))
-        pending.written.vanishes = not any(bool(g.any()) for g in pending.written.versions)
+        sums = [(param, stack.sum(0).to(param.dtype)) for param, _, stack in by_param(pending.collected.rows)]
+        for param, gradient in sums:
+            pending.written.write(param, gradient)
+        pending.written.vanishes = not any(bool(gradient.any()) for _, gradient in sums)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

@@ -33,6 +33,7 @@ from ._options import (
     count,
     number,
     plainly,
+    seconds,
     whole,
 )
 
@@ -62,7 +63,7 @@ def run(
     threads: Annotated[int | None, typer.Option(help="Default: the profile's.", parser=count, metavar="COUNT")] = None,
     device: Device = None,
     checkpoint_every: Annotated[
-        float, typer.Option(help="Seconds between checkpoints, at most.", parser=number, metavar="SECONDS")
+        float, typer.Option(help="Seconds between checkpoints, at most.", parser=seconds, metavar="SECONDS")
     ] = 10.0,
     diagnose: Diagnose = True,
     images: Images = None,
