@@ -12,7 +12,8 @@ import pytest
 import madamoo
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+TOGETHER = ("ddp.py", "fsdp.py")  # run by tests/distributed/test_faults.py
+EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py") if p.name not in TOGETHER)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 
 

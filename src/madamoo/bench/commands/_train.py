@@ -70,10 +70,13 @@ def run(
     volumes: Volumes = None,
     perceptual: Perceptual = None,
 ) -> None:
-    """Train once. Killed and started again, it goes on where it was; a finished run is not repeated."""
+    """Train once. Killed and started again, it goes on where it was; a finished run is not repeated.
+
+    Under torchrun, several processes do the run together, each with a part of every batch; the record is that of one.
+    """
     from ..problems import with_folders
     from ..runs import naming
-    from ..training import choose_device, configure, problem_of, solver_of, train
+    from ..training import choose_device, configure, problem_of, solver_of, together, train
     from ._progress import Progress, describe
 
     if method is not None and solver is not None:
@@ -96,28 +99,30 @@ def run(
         model=model,
         schedule=schedule,
     )
-    folder = out or config.folder(RUNS)
-    problem, size = problem_of(config)
-    for line in describe(config, size, folder):
-        typer.echo(line)
-    with Progress(problem, config.epochs) as progress:
-        record = train(
-            config,
-            folder,
-            data_dir=data_dir,
-            threads=threads,
-            device=device,
-            checkpoint_every=checkpoint_every,
-            diagnose=diagnose,
-            report=progress.epoch,
-        )
-    if not progress.rows:
-        typer.echo("Already done; nothing was run.")
-    for note in record.get("notes") or ():
-        typer.echo(f"Note: {note}", err=True)
-    typer.echo(_result(problem, record))
-    if record["status"] == "diverged":
-        raise typer.Exit(1)
+    with together() as processes:
+        folder = out or config.folder(RUNS)
+        problem, size = problem_of(config)
+        for line in describe(config, size, folder):
+            typer.echo(line)
+        with Progress(problem, config.epochs) as progress:
+            record = train(
+                config,
+                folder,
+                data_dir=data_dir,
+                threads=threads,
+                device=device,
+                checkpoint_every=checkpoint_every,
+                diagnose=diagnose,
+                report=progress.epoch,
+                processes=processes,
+            )
+        if not progress.rows:
+            typer.echo("Already done; nothing was run.")
+        for note in record.get("notes") or ():
+            typer.echo(f"Note: {note}", err=True)
+        typer.echo(_result(problem, record))
+        if record["status"] == "diverged":
+            raise typer.Exit(1)
 
 
 def _result(problem: Any, record: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from ._methods import METHODS, front_of, metrics_of, solver_of
 from ._predict import predict
 from ._run import train
 from ._sweep import ENGINES, grid, is_busy, plan, sweep
+from ._together import together
 from ._workers import cores, gather, workers
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "reductions",
     "solver_of",
     "sweep",
+    "together",
     "train",
     "workers",
 ]
