@@ -1,7 +1,7 @@
 """Training: configurations, what is compared, the loop, one run, many runs, and the processes they run in."""
 
 from ._configure import configure, problem_of, reductions
-from ._contenders import OPTIMIZERS, available_solvers, is_static
+from ._contenders import OPTIMIZERS, available_solvers, is_madam, is_static
 from ._device import choose_device
 from ._diagnosis import attach
 from ._fronts import FrontTraining
@@ -28,6 +28,7 @@ __all__ = [
     "gather",
     "grid",
     "is_busy",
+    "is_madam",
     "is_static",
     "metrics_of",
     "plan",
