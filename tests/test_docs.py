@@ -36,6 +36,14 @@ def test_links_lead_somewhere():
                 assert (page.parent / target).exists(), (page.name, target)
 
 
+def test_the_page_on_the_paper_counts_its_verdicts():
+    text = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8")
+    said = re.search(r"Of (\d+) claims (\d+) hold, (\d+) hold partly, (\d+) were not found, (\d+) are not", text)
+    found = re.findall(r"\| (holds|partly|not found|not verified) \|$", text, re.MULTILINE)
+    counts = [len(found), *(found.count(verdict) for verdict in ("holds", "partly", "not found", "not verified"))]
+    assert said is not None and [int(number) for number in said.groups()] == counts
+
+
 def test_mypy_accepts_the_readme_in_its_strict_mode(tmp_path: Path):
     """What a user writes after the README is checked as in a project of their own, with nothing of our settings."""
     pytest.importorskip("mypy")
