@@ -61,7 +61,8 @@ def run(folder: Path, seed: int, kills: int, steps: int = STEPS, longest: float 
     script = [str(Path(__file__).resolve()), "--worker", str(seed), "--kills", str(kills), "--pause", str(longest)]
     command = [sys.executable, "-m", "torch.distributed.run", *launch, *script]
     command += ["--folder", str(folder), "--steps", str(steps)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    # Else the store of the attempt before is used again, and gloo finds the addresses of dead processes in it.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
         raise RuntimeError(f"the run failed:\n{done.stdout}\n{done.stderr}")
