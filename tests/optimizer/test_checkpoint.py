@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed.checkpoint as distributed
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -311,6 +313,50 @@ def test_a_damaged_checkpoint_is_refused_whole(solver, estimator):
             wrong[name] = repr(error)
     assert wrong == {}
     train(net, opt, 1)
+
+
+def _places(value, path=()):
+    """Every place in nested dictionaries and lists."""
+    if path:
+        yield path
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in parts:
+        yield from _places(inner, (*path, key))
+
+
+ODD = [None, -1, 0, 10**30, "x", [], {}, 1.5, True, [1, 2], {"a": 1}, b"x", torch.zeros(2), torch.zeros(3, 3)]
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(
+    kind=st.sampled_from([("uw", "full"), ("ls", "collapsed"), ("cagrad", "separable"), ("famo", "pair")]),
+    place=st.integers(0, 10**6),
+    odd=st.sampled_from(ODD),
+    drop=st.booleans(),
+)
+@example(kind=("uw", "full"), place=0, odd={"a": 1}, drop=False)  # names of other objectives than there are
+def test_any_damage_is_refused_whole_or_harmless(kind, place, odd, drop):
+    net, opt = _ran(*kind)
+    state = copy.deepcopy(opt.state_dict())
+    own = state["multi_objective"]
+    del own["options"]  # as the user does who goes on with others
+    places = [*_places(own)]
+    *path, last = places[place % len(places)]
+    inner = own
+    for key in path:
+        inner = inner[key]
+    if drop:
+        del inner[last]
+    else:
+        inner[last] = odd
+    train(net, opt, 1, start=9)
+    before = snapshot(net, opt)
+    try:
+        opt.load_state_dict(state)
+    except ValueError:
+        assert same(before, snapshot(net, opt))
+    train(net, opt, 2, start=10)
+    assert all(p.isfinite().all() for p in net.parameters())
 
 
 def test_the_state_of_a_plain_optimizer_is_refused_with_the_way_to_load_it():

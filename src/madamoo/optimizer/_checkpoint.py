@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..gradients import Layout, is_divided
+from ..checks import check_integer
+from ..gradients import Layout, check_names, is_divided
 
 if TYPE_CHECKING:
     from ._multi_objective import MultiObjective
@@ -81,16 +82,24 @@ def load_state(opt: MultiObjective, state: dict[str, Any]) -> None:
     static = opt.solver.static
     with _reading("a piece"):
         own = _check(opt, state, params)
-        names = None if own["objectives"] is None else tuple(own["objectives"])
+        count, names = own["n_objectives"], own["objectives"]
+        names = None if names is None else check_names(names)
+        if count is not None:
+            check_integer("n_objectives", count, minimum=1)
+        if names is not None and count is not None and len(names) != count:
+            raise ValueError(f"the checkpoint has {count} objectives and the names {list(names)}")
         skipped = int(own["skipped"])
     with _reading("'layout'"):
         layout = Layout.load(own["layout"], params, group_of.__getitem__)
     with _reading("the solver's state"):
-        copy.deepcopy(opt.solver).load_state_dict(own["solver"])
+        solver = copy.deepcopy(opt.solver)
+        solver.load_state_dict(own["solver"])
+        if count is not None and solver.n_objectives not in (None, count):
+            raise ValueError(f"the checkpoint has {count} objectives, its solver {solver.n_objectives!r}")
     metric = copy.copy(opt.metric)
     if metric is not None:
         with _reading("the metric's state"):
-            metric.load_state_dict(own["metric"], params, layout, own["n_objectives"], static=static)
+            metric.load_state_dict(own["metric"], params, layout, count, static=static)
 
     opt.optimizer.load_state_dict({key: value for key, value in state.items() if key != KEY})
     opt.solver.load_state_dict(own["solver"])
@@ -98,7 +107,7 @@ def load_state(opt: MultiObjective, state: dict[str, Any]) -> None:
         vars(opt.metric).update(vars(metric))
     run = opt.run
     run.pending, run.skipped, run.layout = None, skipped, layout
-    run.count, run.names, run.ordered = own["n_objectives"], names, names is not None
+    run.count, run.names, run.ordered = count, names, names is not None
 
 
 @contextmanager
