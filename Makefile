@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test bench lint format clean
+.PHONY: demo test docs bench lint format clean
 
 demo: $(STAMP)
 	$(BIN)/madamoo demo --out demo-out
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2
+
+# Notebooks run, and a warning is an error; -T shows where an error comes from.
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -q -W --keep-going -T -b html docs docs/_build/html
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/speed.py
@@ -31,4 +35,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo-out
+	rm -rf $(VENV) demo-out docs/_build

@@ -1,5 +1,6 @@
 """Every Python block of the README and the docs runs, in order, one namespace per page; so does every example."""
 
+import json
 import os
 import re
 import runpy
@@ -14,7 +15,7 @@ import madamoo
 ROOT = Path(__file__).parent.parent
 TOGETHER = ("ddp.py", "fsdp.py")  # run by tests/distributed/test_faults.py
 EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py") if p.name not in TOGETHER)
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").glob("**/*.md") if "_build" not in p.parts)]
 
 
 def blocks(page: Path) -> list[str]:
@@ -31,7 +32,8 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_links_lead_somewhere():
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\(([^)#]+)\)", text):
             if "://" not in target:
                 assert (page.parent / target).exists(), (page.name, target)
 
@@ -42,6 +44,17 @@ def test_the_page_on_the_paper_counts_its_verdicts():
     found = re.findall(r"\| (holds|partly|not found|not verified) \|$", text, re.MULTILINE)
     counts = [len(found), *(found.count(verdict) for verdict in ("holds", "partly", "not found", "not verified"))]
     assert said is not None and [int(number) for number in said.groups()] == counts
+
+
+def test_notebooks_are_small():
+    """They are run when the site is built; what they printed is kept for readers of a forge."""
+    notebooks = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
+    assert notebooks
+    for notebook in notebooks:
+        cells = [c for c in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code"]
+        assert notebook.stat().st_size < 70_000, notebook.name
+        assert all(c["execution_count"] is not None for c in cells), f"{notebook.name} was not run"
+        assert not [o for c in cells for o in c["outputs"] if o.get("name") == "stderr" or o["output_type"] == "error"]
 
 
 def test_mypy_accepts_the_readme_in_its_strict_mode(tmp_path: Path):

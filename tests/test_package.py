@@ -141,6 +141,25 @@ def test_examples_in_docstrings():
     assert attempted > 50
 
 
+SHOWN = ["", ".bench", ".diagnostics", ".medical", ".metric", ".optimizer", ".pareto", ".pinn", ".pinn.cases"]
+SHOWN += [".relatives", ".solvers", ".testing"]
+# What only the optimizer makes, what needs files of weights, and what a command draws.
+MADE_FOR_YOU = {"Averages", "Measured", "DISTS", "LPIPS", "Features", "Map"}
+
+
+def test_every_public_class_has_an_example():
+    """Exceptions and protocols apart; ``Step`` of the optimizer is what diagnostics read."""
+    lacking = []
+    for module in (importlib.import_module(f"madamoo{name}") for name in SHOWN):
+        for name in module.__all__:
+            item = getattr(module, name)
+            if not inspect.isclass(item) or issubclass(item, BaseException) or getattr(item, "_is_protocol", False):
+                continue
+            if ">>>" not in (item.__doc__ or "") and name not in MADE_FOR_YOU and item is not madamoo.optimizer.Step:
+                lacking.append(f"{module.__name__}.{name}")
+    assert lacking == []
+
+
 def test_type_hints_are_announced():
     assert (resources.files("madamoo") / "py.typed").is_file()
 

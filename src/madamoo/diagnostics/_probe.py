@@ -96,6 +96,20 @@ class Probe:
 
     ``rows`` holds what was measured, newest last. A row goes to the sinks when the next step begins, with
     :meth:`observe`, or with :meth:`close`. It can be used in a ``with`` statement.
+
+    Example:
+        >>> import torch
+        >>> from madamoo import MAdam, diagnostics
+        >>> model = torch.nn.Linear(3, 2)
+        >>> opt = MAdam(model.parameters())
+        >>> with diagnostics.attach(opt, every=2) as probe:
+        ...     for _ in range(4):
+        ...         y = model(torch.ones(4, 3))
+        ...         opt.zero_grad()
+        ...         opt.backward([y[:, 0].square().mean(), (y[:, 1] - 1).square().mean()])
+        ...         opt.step()
+        >>> [row["step"] for row in probe.rows]
+        [0, 2]
     """
 
     def __init__(self, inner: Optimizer, every: int, sinks: Any, keep: int, start: int) -> None:

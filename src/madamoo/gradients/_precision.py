@@ -8,6 +8,7 @@ import torch
 
 
 def read_scale(scaler: torch.amp.GradScaler | None, device: torch.device) -> float:
+    """The scale of the losses under this scaler; 1 without one."""
     if scaler is None or not scaler.is_enabled():
         return 1.0
     scaler.scale(torch.ones((), device=device))  # makes the scale if nothing was scaled before

@@ -13,7 +13,12 @@ SAMPLE = 2**24  # voxels from which percentiles are read: torch takes no more at
 
 
 class Range(NamedTuple):
-    """The intensities that are mapped to 0 and to 1."""
+    """The intensities that are mapped to 0 and to 1.
+
+    Example:
+        >>> Range(10.0, 30.0).scale(torch.tensor([10.0, 20.0, 30.0]))
+        tensor([0.0000, 0.5000, 1.0000])
+    """
 
     low: float
     high: float

@@ -49,7 +49,12 @@ def find_files(folder: Path, endings: Sequence[str]) -> list[Path]:
 
 @dataclass(frozen=True)
 class Pair:
-    """An image with its mask."""
+    """An image with its mask.
+
+    Example:
+        >>> Pair("a", Path("photos/a.jpg"), Path("masks/a.png")).name
+        'a'
+    """
 
     name: str
     image: Path
@@ -180,7 +185,12 @@ def read_mask(path: Path, size: tuple[int, int] | None = None) -> Tensor:
 
 @dataclass(frozen=True)
 class Volume:
-    """A volume's voxels in the standard orientation (right, anterior, superior), and the image they came from."""
+    """A volume's voxels in the standard orientation (right, anterior, superior), and the image they came from.
+
+    Example:
+        >>> Volume(torch.zeros(4, 5, 6), None).voxels.shape
+        torch.Size([4, 5, 6])
+    """
 
     voxels: Tensor  # [x, y, z], float32
     source: Any  # nibabel's image

@@ -42,6 +42,11 @@ class Samples:
             None keeps none. Damaged ones are made again.
         key: what else a prepared sample depends on, as text.
         memory: bytes of samples that are kept in memory, those last used.
+
+    Example:
+        >>> samples = Samples([(Path("a"),), (Path("b"),)], lambda path: (torch.tensor(ord(path.name)),))
+        >>> len(samples), samples[1]
+        (2, (tensor(98),))
     """
 
     def __init__(

@@ -19,6 +19,13 @@ class EncoderDecoder(nn.Module):
         deep: names of decoder stages, and the number of their channels. Each gets a head of its own, and the network
             then returns a list: the output at full resolution, and those of the stages, enlarged to it.
         outputs: channels of these heads.
+
+    Example:
+        >>> import torch
+        >>> from madamoo.medical import unet
+        >>> network = unet(channels=3, outputs=1)
+        >>> isinstance(network, EncoderDecoder), network(torch.zeros(1, 3, 37, 50)).shape
+        (True, torch.Size([1, 1, 37, 50]))
     """
 
     def __init__(

@@ -36,6 +36,10 @@ class EigenBasis:
             times as many as the other side (the weights of one output).
         sides: ``"both"``, or only the ``"shorter"`` of the two (the inputs', if they are equally long), at half the
             cost.
+
+    Example:
+        >>> EigenBasis().turned((64, 32)), EigenBasis().turned((1, 64)), EigenBasis().turned((64,))
+        ((True, True), (False, False), (False, False))
     """
 
     every: int = 10

@@ -21,6 +21,15 @@ class Estimator(ABC):
     """Estimates C_lambda from averages. A subclass says which rows and pairs these need, and of which kind they are.
 
     The averages of one that is ``of_direction`` are of d * d, and it needs no gradient of a single objective.
+
+    Example:
+        >>> from madamoo.metric import ESTIMATORS
+        >>> class Full(Estimator):
+        ...     name = "mine"
+        ...     def pairs(self, objectives, drawn):
+        ...         return [(i, j) for i in objectives for j in objectives if i <= j]
+        >>> Full().pairs([0, 1], None), sorted(ESTIMATORS)
+        ([(0, 0), (0, 1), (1, 1)], ['collapsed', 'diagonal', 'full', 'marginal', 'pair', 'separable'])
     """
 
     name: ClassVar[str]

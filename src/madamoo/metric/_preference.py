@@ -79,6 +79,11 @@ class PreferenceMetric:
             keep their own.
 
     The paper's own form is :meth:`PreferenceMetric.paper`.
+
+    Example:
+        >>> metric = PreferenceMetric("full", rampup=100)
+        >>> metric.state_bytes(torch.nn.Linear(100, 10), count=3)  # six averages of 1,010 numbers
+        24240
     """
 
     def __init__(

@@ -10,7 +10,14 @@ from torch import Tensor
 
 
 class ReferenceMetric:
-    """MAdam's metric for one parameter; see :class:`~madamoo.PreferenceMetric` for what the arguments mean."""
+    """MAdam's metric for one parameter; see :class:`~madamoo.PreferenceMetric` for what the arguments mean.
+
+    Example:
+        >>> metric = ReferenceMetric(beta=0.9)
+        >>> g = {0: torch.tensor([1.0, 10.0]), 1: torch.tensor([1.0, -10.0])}
+        >>> metric.step(g, [(0, 0), (0, 1), (1, 1)], [0.75, 0.25], 0.75 * g[0] + 0.25 * g[1])
+        tensor([1., 1.])
+    """
 
     def __init__(
         self,

@@ -83,6 +83,17 @@ class MultiObjective(Wrapper):
             to be None or ``PreferenceMetric("marginal")``.
         process_group: the processes that train the model together, as replicas (DDP) or with shards of it
             (``fully_shard``); all of them, where torch.distributed has started, if None.
+
+    Example:
+        >>> from madamoo import MultiObjective, PreferenceMetric
+        >>> model = torch.nn.Linear(3, 2)
+        >>> inner = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
+        >>> opt = MultiObjective(inner, solver="ls", metric=PreferenceMetric())
+        >>> y = model(torch.ones(4, 3))
+        >>> opt.backward({"small": y[:, 0].square().mean(), "one": (y[:, 1] - 1).square().mean()})
+        >>> opt.step()
+        >>> opt.weights_by_name
+        {'small': 0.5, 'one': 0.5}
     """
 
     optimizer: Optimizer

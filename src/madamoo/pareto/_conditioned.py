@@ -95,6 +95,12 @@ class Conditioned(nn.Module):
     Args:
         model: the network; it stays as it is.
         n_objectives: C.
+
+    Example:
+        >>> from madamoo.pareto import PaMaL
+        >>> model = PaMaL(nn.Linear(3, 1), n_objectives=2)
+        >>> isinstance(model, Conditioned), model(torch.ones(5, 3), preference=[0.3, 0.7]).shape
+        (True, torch.Size([5, 1]))
     """
 
     module: nn.Module

@@ -17,6 +17,12 @@ class Problem:
     """C losses of a vector x, and where they cannot all be lowered any more.
 
     A subclass implements :meth:`losses` and :meth:`pareto_set`. Both take any leading dimensions.
+
+    Example:
+        >>> from madamoo.pareto import ConvexFront
+        >>> problem = ConvexFront()
+        >>> problem.losses(torch.zeros(2, dtype=torch.float64))
+        tensor([0., 4.], dtype=torch.float64)
     """
 
     n_objectives: int
@@ -127,6 +133,11 @@ class Quadratics(Problem):
     Args:
         hessians: the A_i [C, dim, dim], symmetric and positive definite.
         centres: the c_i [C, dim].
+
+    Example:
+        >>> problem = Quadratics([torch.eye(2), torch.eye(2)], [[0.0, 0.0], [2.0, 0.0]])
+        >>> problem.solution([0.25, 0.75])
+        tensor([1.5000, 0.0000], dtype=torch.float64)
     """
 
     def __init__(self, hessians: Any, centres: Any) -> None:
@@ -162,6 +173,10 @@ class TiltedQuadratics(Quadratics):
     Args:
         stiff: the larger eigenvalue of both Hessians; alpha in the paper.
         soft: the smaller one; beta in the paper. The smaller it is, the worse they are conditioned.
+
+    Example:
+        >>> TiltedQuadratics().solution([0.5, 0.5])
+        tensor([0.0000, 1.2273], dtype=torch.float64)
     """
 
     def __init__(self, stiff: float = 2.0, soft: float = 0.2) -> None:
@@ -178,6 +193,10 @@ class ThreeQuadratics(Quadratics):
     Args:
         stiff: the largest eigenvalue of the Hessians.
         soft: the other two.
+
+    Example:
+        >>> ThreeQuadratics().solution([1 / 3, 1 / 3, 1 / 3])
+        tensor([0.6667, 0.6667, 0.6667], dtype=torch.float64)
     """
 
     def __init__(self, stiff: float = 2.0, soft: float = 0.5) -> None:
@@ -192,6 +211,12 @@ class ConvexFront(Quadratics):
     """Schaffer's problem in ``dim`` dimensions: f_1 = mean of x^2, f_2 = mean of (x - 2)^2.
 
     Its front is sqrt(f_1) + sqrt(f_2) = 2, which is convex: every point is the least of some sum_i a_i f_i.
+
+    Example:
+        >>> ConvexFront().front(3)
+        tensor([[0., 4.],
+                [1., 1.],
+                [4., 0.]], dtype=torch.float64)
     """
 
     def __init__(self, dim: int = 2) -> None:
@@ -206,6 +231,13 @@ class ConcaveFront(Problem):
     The Pareto optimal x are those between -c and c. Near its ends the front is convex, between them (from -c / sqrt(2)
     to c / sqrt(2)) concave: there no point is the least of any a_1 f_1 + a_2 f_2, and linear scalarisation, which stays
     within 0.05 of the ends, cannot find them. So there is no :meth:`solution`.
+
+    Example:
+        >>> problem = ConcaveFront()
+        >>> problem.front(3)
+        tensor([[0.0000, 0.9817],
+                [0.6321, 0.6321],
+                [0.9817, 0.0000]], dtype=torch.float64)
     """
 
     n_objectives = 2

@@ -18,6 +18,15 @@ class Sampler:
 
     A subclass implements :meth:`draw`. What it draws comes from a generator of its own, and :meth:`state_dict` holds
     all that changes: loaded into a sampler built alike, it gives the same rays from there on.
+
+    Example:
+        >>> from madamoo.pareto import Uniform
+        >>> sampler = Uniform(2, count=3)
+        >>> saved = sampler.state_dict()
+        >>> rays = sampler(0.5)
+        >>> sampler.load_state_dict(saved)
+        >>> torch.equal(sampler(0.5), rays)
+        True
     """
 
     def __init__(self, n_objectives: int, count: int, seed: int = 0) -> None:
@@ -60,6 +69,12 @@ class Dirichlet(Sampler):
             rays around p / sum p, less drives them to the corners.
         count: rays a step.
         seed: seed of the generator.
+
+    Example:
+        >>> sampler = Dirichlet(3, concentration=1.0, count=2)
+        >>> rays = sampler(0.0)
+        >>> rays.shape, rays.sum(1)
+        (torch.Size([2, 3]), tensor([1., 1.]))
     """
 
     def __init__(
@@ -92,7 +107,12 @@ class Dirichlet(Sampler):
 
 
 class Uniform(Dirichlet):
-    """Independent draws, uniform on the simplex."""
+    """Independent draws, uniform on the simplex.
+
+    Example:
+        >>> Uniform(3, count=2)(0.0).sum(1)
+        tensor([1., 1.])
+    """
 
     def __init__(self, n_objectives: int, count: int = 1, seed: int = 0) -> None:
         super().__init__(n_objectives, 1.0, count, seed)
@@ -108,6 +128,12 @@ class AnnealedDirichlet(Dirichlet):
         concentration: p, one number for all objectives or one for each.
         count: rays a step.
         seed: seed of the generator.
+
+    Example:
+        >>> sampler = AnnealedDirichlet(2, count=4)
+        >>> late = sampler(0.999)
+        >>> late.amax(1)  # at the end nearly corners
+        tensor([1., 1., 1., 1.])
     """
 
     def draw(self, progress: float) -> Tensor:
@@ -130,6 +156,17 @@ class DeterministicAnnealing(Sampler):
         count: rays a step. As each ray has a fixed place, at least 2.
         order: the order of the lattice. None: ``count - 1`` for two objectives, so that every step has all rays; for
             more, the highest with no more than 100 points (12 for three), but at least 2 and as many as ``count``.
+
+    Example:
+        >>> sampler = DeterministicAnnealing(2, count=3)
+        >>> sampler(0.0)
+        tensor([[0.5000, 0.5000],
+                [0.5000, 0.5000],
+                [0.5000, 0.5000]])
+        >>> sampler(1.0).round(decimals=2)
+        tensor([[0.0000, 1.0000],
+                [0.5000, 0.5000],
+                [1.0000, 0.0000]])
     """
 
     def __init__(self, n_objectives: int, count: int = 2, order: int | None = None) -> None:
@@ -192,6 +229,11 @@ class FixedRays(Sampler):
         count: rays a step.
         shuffle: a new order in each pass; else the order given.
         seed: seed of the generator.
+
+    Example:
+        >>> sampler = FixedRays([[1, 0], [0.5, 0.5], [0, 1]], shuffle=False)
+        >>> [sampler(0.0).tolist() for _ in range(4)]
+        [[[1.0, 0.0]], [[0.5, 0.5]], [[0.0, 1.0]], [[1.0, 0.0]]]
     """
 
     def __init__(

@@ -38,7 +38,13 @@ class Points:
 
 
 class Constraint(ABC):
-    """One condition: one loss, the mean square of :meth:`error` over its points."""
+    """One condition: one loss, the mean square of :meth:`error` over its points.
+
+    Example:
+        >>> from madamoo.pinn import IC, DirichletBC
+        >>> DirichletBC(0.0).at, IC(1.0).at
+        ('boundary', 'initial')
+    """
 
     on: On = None
     at = "boundary"
@@ -76,7 +82,14 @@ def column(value: Value, x: Tensor) -> Tensor:
 
 
 class DirichletBC(Constraint):
-    """u = func(x) on the boundary, or where ``on`` holds."""
+    """u = func(x) on the boundary, or where ``on`` holds.
+
+    Example:
+        >>> from madamoo import pinn
+        >>> problem = pinn.Problem(pinn.Interval(0, 1), lambda f: f.u_xx + 1, {"ends": pinn.DirichletBC(0.0)})
+        >>> problem.objectives
+        ('pde', 'ends')
+    """
 
     def __init__(self, func: Value = 0.0, on: On = None, component: str | int = 0) -> None:
         self.func, self.on, self.component = func, on, component
@@ -86,13 +99,25 @@ class DirichletBC(Constraint):
 
 
 class IC(DirichletBC):
-    """u = func(x) at the first moment."""
+    """u = func(x) at the first moment.
+
+    Example:
+        >>> IC(lambda x: torch.sin(x[:, :1])).at
+        'initial'
+    """
 
     at = "initial"
 
 
 class NeumannBC(Constraint):
-    """du/dn = func(x)."""
+    """du/dn = func(x).
+
+    Example:
+        >>> from madamoo import pinn
+        >>> insulated = {"left": pinn.NeumannBC(0.0, on=lambda x: x[:, 0] == 0)}
+        >>> pinn.Problem(pinn.Interval(0, 1), lambda f: f.u_xx, insulated).objectives
+        ('pde', 'left')
+    """
 
     def __init__(self, func: Value = 0.0, on: On = None, component: str | int = 0) -> None:
         self.func, self.on, self.component = func, on, component
@@ -102,7 +127,14 @@ class NeumannBC(Constraint):
 
 
 class RobinBC(Constraint):
-    """du/dn = func(x, u)."""
+    """du/dn = func(x, u).
+
+    Example:
+        >>> from madamoo import pinn
+        >>> cooled = {"ends": pinn.RobinBC(lambda x, u: 1 - u)}
+        >>> pinn.Problem(pinn.Interval(0, 1), lambda f: f.u_xx, cooled).objectives
+        ('pde', 'ends')
+    """
 
     def __init__(self, func: Callable[[Tensor, Tensor], Tensor], on: On = None, component: str | int = 0) -> None:
         self.func, self.on, self.component = func, on, component
@@ -112,7 +144,15 @@ class RobinBC(Constraint):
 
 
 class OperatorBC(Constraint):
-    """func(f) = 0 for any expression of the fields, on the boundary or ``at="initial"``: ``lambda f: f.u_t``."""
+    """func(f) = 0 for any expression of the fields, on the boundary or ``at="initial"``: ``lambda f: f.u_t``.
+
+    Example:
+        >>> from madamoo import pinn
+        >>> domain = pinn.Interval(0, 1) * pinn.TimeDomain(0, 1)
+        >>> at_rest = {"rest": pinn.OperatorBC(lambda f: f.u_t, at="initial")}
+        >>> pinn.Problem(domain, lambda f: f.u_tt - f.u_xx, at_rest, num_initial=10).objectives
+        ('pde', 'rest')
+    """
 
     def __init__(self, func: Callable[[Fields], Tensor], on: On = None, at: str = "boundary") -> None:
         if at not in ("boundary", "initial"):
@@ -124,7 +164,14 @@ class OperatorBC(Constraint):
 
 
 class PeriodicBC(Constraint):
-    """u, or with ``derivative_order=1`` its derivative, is the same at both ends of a variable."""
+    """u, or with ``derivative_order=1`` its derivative, is the same at both ends of a variable.
+
+    Example:
+        >>> from madamoo import pinn
+        >>> same = {"ends": pinn.PeriodicBC("x"), "slopes": pinn.PeriodicBC("x", derivative_order=1)}
+        >>> pinn.Problem(pinn.Interval(0, 1), lambda f: f.u_xx, same).objectives
+        ('pde', 'ends', 'slopes')
+    """
 
     def __init__(self, variable: str | int, component: str | int = 0, derivative_order: int = 0) -> None:
         if derivative_order not in (0, 1):
@@ -152,7 +199,14 @@ class PeriodicBC(Constraint):
 
 
 class PointSetBC(Constraint):
-    """u has these values at these points: measurements, or one value that fixes a constant."""
+    """u has these values at these points: measurements, or one value that fixes a constant.
+
+    Example:
+        >>> from madamoo import pinn
+        >>> measured = {"measured": pinn.PointSetBC(torch.tensor([[0.5]]), 1.0)}
+        >>> pinn.Problem(pinn.Interval(0, 1), lambda f: f.u_xx, measured).objectives
+        ('pde', 'measured')
+    """
 
     def __init__(self, points: Tensor, values: Tensor | float, component: str | int = 0) -> None:
         points = torch.as_tensor(points, dtype=torch.float64)

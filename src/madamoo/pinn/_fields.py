@@ -149,6 +149,12 @@ class Fields:
 
     With the variables x, t and the output u: ``f.x``, ``f.u``, ``f.u_t``, ``f.u_xx``, ``f.u_xt``; DeepXDE's
     ``f.jacobian(i, j)`` and ``f.hessian(i, j, component)``; ``f.laplacian("u")`` over the coordinates of space.
+
+    Example:
+        >>> from madamoo import pinn
+        >>> problem = pinn.Problem(pinn.Rectangle((0, 0), (1, 1)), lambda f: f.laplacian("u") - f.x * f.u_y, {})
+        >>> problem.objectives
+        ('pde',)
     """
 
     def __init__(

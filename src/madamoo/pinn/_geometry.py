@@ -22,6 +22,12 @@ class Geometry(ABC):
     ``a - b`` and ``a + b`` are the difference and the union, ``geometry * TimeDomain(0, 1)`` is the domain in time.
 
     Example: ``Rectangle((-1, -1), (1, 1)) - Disk((0.5, 0.5), 0.2)``.
+
+    Example:
+        >>> from madamoo.pinn import Interval
+        >>> points = Interval(0, 1).random_points(3)
+        >>> points.shape, points.dtype
+        (torch.Size([3, 1]), torch.float64)
     """
 
     dim: int
@@ -97,7 +103,12 @@ def _until(draw: Callable[[int], Tensor], count: int, what: str) -> Tensor:
 
 
 class Hypercube(Geometry):
-    """The box between two corners, in any number of dimensions."""
+    """The box between two corners, in any number of dimensions.
+
+    Example:
+        >>> Hypercube([0] * 5, [1] * 5).dim
+        5
+    """
 
     def __init__(self, xmin: Sequence[float], xmax: Sequence[float]) -> None:
         self.low, self.high = torch.tensor(xmin, dtype=torch.float64), torch.tensor(xmax, dtype=torch.float64)
@@ -139,14 +150,24 @@ class Hypercube(Geometry):
 
 
 class Interval(Hypercube):
-    """An interval of the line; its boundary has two points."""
+    """An interval of the line; its boundary has two points.
+
+    Example:
+        >>> Interval(0, 1).on_boundary(torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.float64))
+        tensor([ True, False,  True])
+    """
 
     def __init__(self, left: float, right: float) -> None:
         super().__init__([left], [right])
 
 
 class Rectangle(Hypercube):
-    """A rectangle with sides along the axes."""
+    """A rectangle with sides along the axes.
+
+    Example:
+        >>> Rectangle((0, 0), (2, 1)).dim
+        2
+    """
 
     def __init__(self, xmin: Sequence[float], xmax: Sequence[float]) -> None:
         super().__init__(xmin, xmax)
@@ -155,7 +176,12 @@ class Rectangle(Hypercube):
 
 
 class Cuboid(Hypercube):
-    """A box in three dimensions with sides along the axes."""
+    """A box in three dimensions with sides along the axes.
+
+    Example:
+        >>> Cuboid((0, 0, 0), (1, 1, 2)).dim
+        3
+    """
 
     def __init__(self, xmin: Sequence[float], xmax: Sequence[float]) -> None:
         super().__init__(xmin, xmax)
@@ -164,7 +190,12 @@ class Cuboid(Hypercube):
 
 
 class Hypersphere(Geometry):
-    """A ball, in any number of dimensions."""
+    """A ball, in any number of dimensions.
+
+    Example:
+        >>> Hypersphere([0] * 5, 1.0).dim
+        5
+    """
 
     def __init__(self, center: Sequence[float], radius: float) -> None:
         if radius <= 0:
@@ -192,7 +223,12 @@ class Hypersphere(Geometry):
 
 
 class Disk(Hypersphere):
-    """A ball in two dimensions."""
+    """A ball in two dimensions.
+
+    Example:
+        >>> Disk((0, 0), 1.0).inside(torch.tensor([[0.5, 0.5], [1.0, 1.0]], dtype=torch.float64))
+        tensor([ True, False])
+    """
 
     def __init__(self, center: Sequence[float], radius: float) -> None:
         super().__init__(center, radius)
@@ -201,7 +237,12 @@ class Disk(Hypersphere):
 
 
 class Sphere(Hypersphere):
-    """A ball in three dimensions."""
+    """A ball in three dimensions.
+
+    Example:
+        >>> Sphere((0, 0, 0), 1.0).dim
+        3
+    """
 
     def __init__(self, center: Sequence[float], radius: float) -> None:
         super().__init__(center, radius)
@@ -210,7 +251,12 @@ class Sphere(Hypersphere):
 
 
 class Polygon(Geometry):
-    """A polygon that does not cross itself; its vertices in either order."""
+    """A polygon that does not cross itself; its vertices in either order.
+
+    Example:
+        >>> Polygon([(0, 0), (1, 0), (0, 1)]).inside(torch.tensor([[0.2, 0.2], [0.8, 0.8]], dtype=torch.float64))
+        tensor([ True, False])
+    """
 
     dim = 2
 
@@ -281,7 +327,14 @@ class _Combination(Geometry):
 
 
 class CSGDifference(_Combination):
-    """What is in the first and not in the second."""
+    """What is in the first and not in the second.
+
+    Example:
+        >>> from madamoo.pinn import Disk, Rectangle
+        >>> hole = Rectangle((0, 0), (2, 2)) - Disk((1, 1), 0.5)
+        >>> type(hole).__name__, hole.inside(torch.tensor([[1.0, 1.0], [0.1, 0.1]], dtype=torch.float64))
+        ('CSGDifference', tensor([False,  True]))
+    """
 
     _sign = -1.0
 
@@ -297,7 +350,14 @@ class CSGDifference(_Combination):
 
 
 class CSGUnion(_Combination):
-    """What is in either."""
+    """What is in either.
+
+    Example:
+        >>> from madamoo.pinn import Disk, Rectangle
+        >>> both = Rectangle((0, 0), (1, 1)) + Disk((1, 1), 0.5)
+        >>> type(both).__name__, both.inside(torch.tensor([[1.2, 1.2], [2.0, 2.0]], dtype=torch.float64))
+        ('CSGUnion', tensor([ True, False]))
+    """
 
     _sign = 1.0
 
@@ -321,7 +381,13 @@ def _split(unit: Tensor, measures: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class TimeDomain:
-    """From a first to a last moment."""
+    """From a first to a last moment.
+
+    Example:
+        >>> from madamoo.pinn import Disk
+        >>> (Disk((0, 0), 1.0) * TimeDomain(0, 1)).dim
+        3
+    """
 
     def __init__(self, t0: float, t1: float) -> None:
         if not t0 < t1:
@@ -330,7 +396,13 @@ class TimeDomain:
 
 
 class GeometryXTime:
-    """A geometry over a time domain: time is the last coordinate. ``geometry * TimeDomain(0, 1)`` makes one."""
+    """A geometry over a time domain: time is the last coordinate. ``geometry * TimeDomain(0, 1)`` makes one.
+
+    Example:
+        >>> from madamoo.pinn import Interval
+        >>> (Interval(0, 1) * TimeDomain(0, 2)).dim
+        2
+    """
 
     def __init__(self, geometry: Geometry, time: TimeDomain) -> None:
         if not isinstance(time, TimeDomain):

@@ -27,6 +27,10 @@ class AdaptiveTanh(nn.Module):
     `Jagtap, Kawaguchi, Karniadakis: Adaptive activation functions accelerate convergence in deep and
     physics-informed neural networks (2020) <https://doi.org/10.1016/j.jcp.2019.109136>`_. Slopes are set by the network
     that owns the layer.
+
+    Example:
+        >>> AdaptiveTanh(1)(torch.tensor([0.0, 1.0]))  # tanh at first
+        tensor([0.0000, 0.7616], grad_fn=<TanhBackward0>)
     """
 
     def __init__(self, slopes: int) -> None:
@@ -41,6 +45,11 @@ class PeriodicFeatures(nn.Module):
     """Replaces variables by sines and cosines of their period, so that the network is periodic in them.
 
     Example: ``PeriodicFeatures(2, {0: 2.0}, harmonics=2)`` turns (x, t) into cos and sin of pi x and 2 pi x, and t.
+
+    Example:
+        >>> features = PeriodicFeatures(2, {0: 2.0})
+        >>> torch.allclose(features(torch.tensor([[0.5, 1.0]])), features(torch.tensor([[2.5, 1.0]])), atol=1e-6)
+        True
     """
 
     def __init__(self, dim: int, periods: Mapping[int, float], harmonics: int = 1) -> None:
@@ -67,6 +76,10 @@ class FourierFeatures(nn.Module):
 
     `Tancik et al.: Fourier features let networks learn high frequency functions in low dimensional domains (2020)
     <https://arxiv.org/abs/2006.10739>`_.
+
+    Example:
+        >>> FourierFeatures(2, count=8)(torch.zeros(5, 2)).shape
+        torch.Size([5, 16])
     """
 
     def __init__(self, dim: int, count: int = 64, sigma: float = 1.0, generator: torch.Generator | None = None) -> None:
@@ -88,6 +101,10 @@ class FNN(nn.Module):
         features: Applied to the points first; has ``out_features``.
         output_transform: Applied to (points, outputs) last, for conditions that hold exactly:
             ``lambda x, u: x[:, :1] * (1 - x[:, :1]) * u`` is zero at 0 and 1.
+
+    Example:
+        >>> FNN([2, 20, 20, 1])(torch.zeros(5, 2)).shape
+        torch.Size([5, 1])
     """
 
     def __init__(

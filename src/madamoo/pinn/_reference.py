@@ -17,6 +17,11 @@ class Reference:
     """A solution at some points: ``points`` [n, dim], ``values`` [n, outputs]; float64.
 
     Columns of ``values`` are the first outputs of the network, so a reference may leave the last ones out.
+
+    Example:
+        >>> points = torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(1)
+        >>> Reference(points, points**2).values.shape
+        torch.Size([5, 1])
     """
 
     points: Tensor

@@ -25,6 +25,14 @@ class RAR:
         every: Steps between two refinements.
         count: Points added each time.
         candidates: Fresh points of the domain among which they are chosen.
+
+    Example:
+        >>> from madamoo import MAdam, pinn
+        >>> problem = pinn.Problem(pinn.Interval(0, 1), lambda f: f.u_xx + 1, {}, num_domain=20)
+        >>> network = pinn.FNN([1, 8, 1])
+        >>> rar = pinn.RAR(every=2, count=3, candidates=50)
+        >>> list(pinn.train(problem, network, MAdam(network.parameters()), 4, rar=rar))
+        ['pde']
     """
 
     def __init__(self, every: int = 1000, count: int = 10, candidates: int = 10_000, seed: int = 0) -> None:
@@ -49,7 +57,16 @@ class RAR:
 
 
 class RARPinnacle(RAR):
-    """The form in PINNacle's code: the candidates are the training points themselves, so chosen ones count twice."""
+    """The form in PINNacle's code: the candidates are the training points themselves, so chosen ones count twice.
+
+    Example:
+        >>> from madamoo import MAdam, pinn
+        >>> problem = pinn.Problem(pinn.Interval(0, 1), lambda f: f.u_xx + 1, {}, num_domain=20)
+        >>> network = pinn.FNN([1, 8, 1])
+        >>> rar = pinn.RARPinnacle(every=2, count=3)
+        >>> list(pinn.train(problem, network, MAdam(network.parameters()), 4, rar=rar))
+        ['pde']
+    """
 
     def pool(self, problem: Problem) -> Tensor:
         return problem.points.detach().double().cpu()

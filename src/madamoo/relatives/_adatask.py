@@ -28,6 +28,16 @@ class AdaTask(PerObjective):
         lr, betas, eps: Adam's.
         weight_decay: decoupled, as in AdamW (the paper has none).
         objectives: names of all objectives, for dictionaries of losses whose first batch may lack some.
+
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Linear(3, 2)
+        >>> opt = AdaTask(model.parameters(), lr=1e-3)
+        >>> y = model(torch.ones(4, 3))
+        >>> opt.backward([y[:, 0].square().mean(), (y[:, 1] - 1).square().mean()])
+        >>> opt.step()
+        >>> len(opt.state)  # weight and bias
+        2
     """
 
     def __init__(

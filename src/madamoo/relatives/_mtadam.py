@@ -36,6 +36,15 @@ class MTAdam(PerObjective):
         beta3: decay of the averages of the gradient norms.
         ranks: how large each objective's balanced gradient shall be, relative to the anchor's norm; 1 each if None.
         objectives: names of all objectives, for dictionaries of losses whose first batch may lack some.
+
+    Example:
+        >>> model = torch.nn.Linear(3, 2)
+        >>> opt = MTAdam(model.parameters(), lr=1e-3)
+        >>> y = model(torch.ones(4, 3))
+        >>> opt.backward([y[:, 0].square().mean(), (y[:, 1] - 1).square().mean()])
+        >>> opt.step()
+        >>> len(opt.state)  # weight and bias
+        2
     """
 
     def __init__(
@@ -68,7 +77,7 @@ class MTAdam(PerObjective):
 
     @staticmethod
     def _balance(state: dict[str, Any], at: Places, g: Tensor, beta3: float) -> Tensor:
-        """Take the norms of the gradients g [K, *shape] into n, and return n_1 / n_i."""
+        """Take the norms of the gradients g ``[K, *shape]`` into n, and return n_1 / n_i."""
         norm = torch.linalg.vector_norm(g.reshape(len(g), g[0].numel()), dim=1)
         first = torch.tensor([t == 1 for t in updates_of(state, at)], device=g.device)
         state["norms"][at] = torch.where(first, norm, beta3 * state["norms"][at] + (1 - beta3) * norm)

@@ -63,6 +63,11 @@ class PerObjective(Optimizer):
     ``backward(losses)`` differentiates every loss, ``step()`` updates the moments and moves the parameters. ``.grad``
     gets the plain sum of the gradients, to look at; ``step()`` does not read it, but gradients that were cleared since
     discard the ``backward``. An objective that a batch lacks adds nothing to the step, and its moments rest.
+
+    Example:
+        >>> from madamoo.relatives import AdaTask, MTAdam
+        >>> issubclass(AdaTask, PerObjective), issubclass(MTAdam, PerObjective)
+        (True, True)
     """
 
     run: PerObjectiveRun
@@ -82,7 +87,7 @@ class PerObjective(Optimizer):
         allow_several_backward_passes()
 
     def move(self, param: Tensor, keys: tuple[int, ...], rows: Tensor, group: dict[str, Any]) -> Tensor:
-        """Take the rows [K, *shape] of the objectives ``keys`` into ``self.state[param]``.
+        """Take the rows ``[K, *shape]`` of the objectives ``keys`` into ``self.state[param]``.
 
         The result is what to subtract from the parameter, for a rate of 1.
         """

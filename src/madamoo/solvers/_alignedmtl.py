@@ -20,6 +20,11 @@ class AlignedMTL(WeightedSolver):
         weights: w, one number per objective, finite and not negative, in order or by name; 1/C each if None.
         scale: sigma, the length that all components get: the smallest Sigma (``"min"``), their ``"median"`` (the lower
             one of two), or ``"rmse"``, the root of their mean square. Only the smallest vanishes at a Pareto point.
+
+    Example:
+        >>> losses, gram = torch.tensor([2.0, 1.0]), torch.tensor([[4.0, -1.5], [-1.5, 1.0]])
+        >>> AlignedMTL().solve(losses, gram)
+        tensor([0.3216, 0.5739])
     """
 
     def __init__(self, weights: PerObjectiveNumbers | None = None, *, scale: str = "min") -> None:

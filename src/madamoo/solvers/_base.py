@@ -32,6 +32,14 @@ class Solver(nn.Module):
     :meth:`seed_generator` in its constructor. This class saves and restores buffers and generator and, when a batch
     lacks some objectives, restricts the buffers to the others. :meth:`weights` is called once per step and may update
     them. See ``docs/writing-a-solver.md``, and :func:`madamoo.testing.check_solver`, which checks all promises.
+
+    Example:
+        >>> class InverseLoss(Solver):
+        ...     uses_losses = True
+        ...     def weights(self, losses, gram=None, preference=None):
+        ...         return 1 / losses
+        >>> InverseLoss().solve(torch.tensor([4.0, 1.0]))
+        tensor([0.2500, 1.0000])
     """
 
     family: ClassVar[str] = "loss"
@@ -85,7 +93,7 @@ class Solver(nn.Module):
         """Create the buffers for ``n_objectives`` objectives; called once, before the first :meth:`weights`."""
 
     def masks(self, rows: Tensor, keys: Sequence[int]) -> Tensor:
-        """A factor for each entry of the gradients [R, *shape] of one shared parameter, if ``per_coordinate``.
+        """A factor for each entry of the gradients ``[R, *shape]`` of one shared parameter, if ``per_coordinate``.
 
         ``rows[k]`` belongs to the objective ``keys[k]``.
         """

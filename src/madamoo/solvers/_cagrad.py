@@ -19,6 +19,11 @@ class CAGrad(Solver):
 
     Args:
         c: radius of the ball; 0 is the mean gradient, 1 or more approaches MGDA.
+
+    Example:
+        >>> losses, gram = torch.tensor([2.0, 1.0]), torch.tensor([[4.0, -1.5], [-1.5, 1.0]])
+        >>> CAGrad(c=0.4).solve(losses, gram)
+        tensor([0.5000, 0.7828])
     """
 
     family = "gradient"

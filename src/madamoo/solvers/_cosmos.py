@@ -21,6 +21,10 @@ class COSMOS(Solver):
 
     Args:
         weight: w, in the unit of the losses; 0 is linear scalarisation, the paper uses 0.01 to 8.
+
+    Example:
+        >>> COSMOS().solve(torch.tensor([2.0, 1.0]), preference=torch.tensor([0.3, 0.7]))
+        tensor([0.5584, 0.1832])
     """
 
     family = "preference"

@@ -26,6 +26,11 @@ class DBMTL(Solver):
     Args:
         beta: decay of the average of the norms, 0 <= beta < 1; 0 takes this step's.
         eps: losses below it count as it.
+
+    Example:
+        >>> losses, gram = torch.tensor([2.0, 1.0]), torch.tensor([[4.0, -1.5], [-1.5, 1.0]])
+        >>> DBMTL().solve(losses, gram)
+        tensor([0.5000, 1.0000])
     """
 
     needs_gram = True

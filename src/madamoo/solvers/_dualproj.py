@@ -16,6 +16,11 @@ class DualProj(WeightedSolver):
 
     Args:
         weights: w, one number per objective, finite and not negative, in order or by name; 1/C each if None.
+
+    Example:
+        >>> losses, gram = torch.tensor([2.0, 1.0]), torch.tensor([[4.0, -1.5], [-1.5, 1.0]])
+        >>> DualProj().solve(losses, gram)
+        tensor([0.5000, 0.7500])
     """
 
     def weights(self, losses: Tensor, gram: Tensor | None = None, preference: Tensor | None = None) -> Tensor:

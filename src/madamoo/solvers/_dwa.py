@@ -17,6 +17,13 @@ class DWA(Solver):
     Args:
         temperature: T; a larger one makes the weights more equal.
         window: number of steps whose losses are averaged; the paper's window is an epoch.
+
+    Example:
+        >>> solver = DWA(window=1)
+        >>> for losses in ([4.0, 1.0], [2.0, 1.0], [1.0, 1.0]):
+        ...     weights = solver.solve(torch.tensor(losses))
+        >>> weights  # the first has fallen by half, the second stands
+        tensor([0.4378, 0.5622])
     """
 
     per_objective = ("sums", "counts", "last", "before")

@@ -30,6 +30,11 @@ class EPO(Solver):
 
     Args:
         eps: the non-uniformity below which the losses count as being on the ray.
+
+    Example:
+        >>> losses, gram = torch.tensor([2.0, 1.0]), torch.tensor([[4.0, -1.5], [-1.5, 1.0]])
+        >>> EPO().solve(losses, gram, preference=torch.tensor([0.3, 0.7]))
+        tensor([0.2401, 0.7599])
     """
 
     family = "preference"

@@ -27,6 +27,11 @@ class FAMO(LearningSolver):
         gamma: decay of w, which pulls z back to equal weights.
         min_losses: lower bound of each loss, in order or by name; zero each if None.
         eps: distances from the bound below it count as it.
+
+    Example:
+        >>> solver = FAMO()
+        >>> solver.solve(torch.tensor([4.0, 1.0]))
+        tensor([0.2000, 0.8000])
     """
 
     uses_losses = True

@@ -27,6 +27,11 @@ class FERERO(Solver):
     Args:
         c_h: how fast the losses come to the ray, in units that make the scale of the losses irrelevant:
             max_i |r_i g_i|^2 / max_i |r_i l_i|.
+
+    Example:
+        >>> losses, gram = torch.tensor([2.0, 1.0]), torch.tensor([[4.0, -1.5], [-1.5, 1.0]])
+        >>> FERERO().solve(losses, gram, preference=torch.tensor([0.3, 0.7]))
+        tensor([0.2972, 0.7028])
     """
 
     family = "preference"

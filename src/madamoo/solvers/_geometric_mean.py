@@ -19,6 +19,11 @@ class GeometricMean(Solver):
 
     Args:
         eps: losses below it count as it.
+
+    Example:
+        >>> import torch
+        >>> GeometricMean().solve(torch.tensor([4.0, 1.0]))
+        tensor([0.2500, 1.0000])
     """
 
     uses_losses = True

@@ -23,6 +23,13 @@ class GradDrop(Solver):
         leak: how much of each objective's gradient passes undropped, one number in [0, 1] per objective, in order or
             by name; 0 each if None.
         seed: seed of the generator, which is saved with the solver.
+
+    Example:
+        >>> solver = GradDrop(seed=0)
+        >>> solver.ensure(2)
+        >>> solver.masks(torch.tensor([[1.0, 2.0], [3.0, -2.0]]), keys=[0, 1])  # in the first column the signs agree
+        tensor([[1., 0.],
+                [1., 1.]])
     """
 
     family = "gradient"

@@ -25,6 +25,14 @@ class GradNorm(LearningSolver):
     Args:
         alpha: strength of the pull towards equal training rates; 0 asks for equal norms.
         lr: rate of the solver's own Adam on log w.
+
+    Example:
+        >>> losses, gram = torch.tensor([2.0, 1.0]), torch.tensor([[4.0, -1.5], [-1.5, 1.0]])
+        >>> solver = GradNorm()
+        >>> solver.solve(losses, gram)  # at first; it learns from now on
+        tensor([0.5000, 0.5000])
+        >>> solver.solve(losses, gram)
+        tensor([0.4875, 0.5125])
     """
 
     needs_gram = True

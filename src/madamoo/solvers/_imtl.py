@@ -16,6 +16,11 @@ class IMTL(IMTLL):
     Args:
         lr: rate of the solver's own Adam on s.
         eps: losses below it count as it.
+
+    Example:
+        >>> losses, gram = torch.tensor([2.0, 1.0]), torch.tensor([[4.0, -1.5], [-1.5, 1.0]])
+        >>> IMTL().solve(losses, gram)
+        tensor([0.3333, 0.6667])
     """
 
     family = "gradient"

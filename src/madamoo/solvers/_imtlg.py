@@ -18,6 +18,11 @@ class IMTLG(Solver):
     With more than two objectives the weights may have both signs. Their sum can then be nearly zero, or negative, which
     would turn d around: so the sum of their absolute values is kept to 10 and the projections positive, but d may
     vanish where no Pareto point is.
+
+    Example:
+        >>> losses, gram = torch.tensor([2.0, 1.0]), torch.tensor([[4.0, -1.5], [-1.5, 1.0]])
+        >>> IMTLG().solve(losses, gram)
+        tensor([0.3333, 0.6667])
     """
 
     family = "gradient"

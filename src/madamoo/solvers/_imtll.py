@@ -20,6 +20,13 @@ class IMTLL(LearningSolver):
     Args:
         lr: rate of the solver's own Adam on s.
         eps: losses below it count as it.
+
+    Example:
+        >>> solver = IMTLL()
+        >>> solver.solve(torch.tensor([4.0, 1.0]))  # at first; it learns from now on
+        tensor([1., 1.])
+        >>> solver.solve(torch.tensor([4.0, 1.0]))
+        tensor([0.9753, 1.0000])
     """
 
     def __init__(self, lr: float = 0.025, *, eps: float = 1e-8) -> None:

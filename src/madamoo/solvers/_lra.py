@@ -25,6 +25,12 @@ class LRA(Solver):
             :class:`madamoo.pinn.Problem`, and the first objective where losses have no names.
         decay: share of the old weight in the new one.
         every: the gradients are looked at every so many steps; the steps in between cost one backward pass.
+
+    Example:
+        >>> solver = LRA(reference=[0])
+        >>> sizes = {"max_abs": torch.tensor([8.0, 1.0]), "mean_abs": torch.tensor([2.0, 0.5])}
+        >>> solver.solve(torch.tensor([1.0, 1.0]), statistics=sizes)
+        tensor([1.0000, 2.5000])
     """
 
     row_statistics = ("max_abs", "mean_abs")

@@ -18,6 +18,11 @@ class MGDA(Solver):
     Args:
         normalization: what the gradients are divided by while lambda is sought (it is applied to the gradients as they
             are): ``"none"``, ``"l2"`` their norms, ``"loss"`` the losses, ``"loss+"`` norm times loss.
+
+    Example:
+        >>> losses, gram = torch.tensor([2.0, 1.0]), torch.tensor([[4.0, -1.5], [-1.5, 1.0]])
+        >>> MGDA().solve(losses, gram)
+        tensor([0.3125, 0.6875])
     """
 
     family = "gradient"

@@ -20,6 +20,11 @@ class NashMTL(Solver):
         max_norm: longest d; None for no limit.
         update_every: alpha is computed every so many steps, and kept in between. With ``max_norm=None`` the steps in
             between need no gradient per objective: one backward pass instead of C.
+
+    Example:
+        >>> losses, gram = torch.tensor([2.0, 1.0]), torch.tensor([[4.0, -1.5], [-1.5, 1.0]])
+        >>> NashMTL(max_norm=None).solve(losses, gram)
+        tensor([1., 2.])
     """
 
     family = "gradient"

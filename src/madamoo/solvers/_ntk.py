@@ -24,6 +24,13 @@ class NTK(Solver):
 
     Args:
         every: after so many steps, ``wants_traces`` asks for new ones.
+
+    Example:
+        >>> solver = NTK()
+        >>> solver.ensure(2)
+        >>> solver.observe_traces(torch.tensor([9.0, 1.0]))
+        >>> solver.solve(torch.tensor([1.0, 1.0]))
+        tensor([ 1.1111, 10.0000])
     """
 
     kernel: ClassVar[str] = "trace"

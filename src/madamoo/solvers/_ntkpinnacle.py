@@ -22,6 +22,14 @@ class NTKPinnacle(NTK):
         reference: the residuals, by name or by position. None: the names that begin with "pde", as in
             :class:`madamoo.pinn.Problem`, and the first objective where losses have no names.
         every: after so many steps, ``wants_traces`` asks for new ones; PINNacle's code takes them in every step.
+
+    Example:
+        >>> import torch
+        >>> solver = NTKPinnacle(reference=[0])
+        >>> solver.ensure(2)
+        >>> solver.observe_traces(torch.tensor([9.0, 1.0]))
+        >>> solver.solve(torch.tensor([1.0, 1.0]))
+        tensor([ 1.1111, 10.0000])
     """
 
     kernel = "sum"

@@ -30,6 +30,11 @@ class ParetoMTL(Solver):
         rays: the preference vectors whose u_j divide the space, each in order or by name. If None: for two objectives
             five evenly spaced ones, else a one-hot one per objective and the equal one.
         search_steps: how many steps may go to searching; the paper searches at the start only.
+
+    Example:
+        >>> losses, gram = torch.tensor([2.0, 1.0]), torch.tensor([[4.0, -1.5], [-1.5, 1.0]])
+        >>> ParetoMTL().solve(losses, gram, preference=torch.tensor([0.3, 0.7]))
+        tensor([0.3125, 0.6875])
     """
 
     family = "preference"

@@ -20,6 +20,11 @@ class PCGrad(Solver):
     Args:
         order: ``"random"``, a new one for each gradient and step, or ``"fixed"``, the order of the objectives.
         seed: seed of the generator, which is saved with the solver.
+
+    Example:
+        >>> losses, gram = torch.tensor([2.0, 1.0]), torch.tensor([[4.0, -1.5], [-1.5, 1.0]])
+        >>> PCGrad(order="fixed").solve(losses, gram)
+        tensor([1.3750, 2.5000])
     """
 
     family = "gradient"

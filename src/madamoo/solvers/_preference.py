@@ -18,6 +18,10 @@ class Preference(Solver):
         normalise: divide each weight by the length of the objective's gradient, lambda_i = a_i / |g_i|, so that the
             preference decides and not the scale of the losses (the inner balancing of PaMaL). An objective whose
             gradient is zero keeps its weight.
+
+    Example:
+        >>> Preference().solve(torch.ones(2), preference=torch.tensor([0.3, 0.7]))
+        tensor([0.3000, 0.7000])
     """
 
     family = "preference"

@@ -13,6 +13,10 @@ class RLW(Solver):
     Args:
         distribution: ``"normal"``, the softmax of standard normal draws, or ``"dirichlet"``, uniform on the simplex.
         seed: seed of the generator, which is saved with the solver.
+
+    Example:
+        >>> RLW(seed=0).solve(torch.ones(3)).sum()
+        tensor(1.)
     """
 
     def __init__(self, distribution: str = "normal", *, seed: int = 0) -> None:

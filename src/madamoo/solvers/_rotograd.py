@@ -24,6 +24,11 @@ class RotoGrad(Solver):
     Args:
         n_objectives: needed by :meth:`rotate`, which is called before any loss is seen.
         lr: angle, in radians, by which a rotation may turn in one step.
+
+    Example:
+        >>> solver = RotoGrad(n_objectives=2)
+        >>> [z.shape for z in solver.rotate(torch.ones(5, 3))]  # features, turned for each of two heads
+        [torch.Size([5, 3]), torch.Size([5, 3])]
     """
 
     family = "gradient"

@@ -31,6 +31,10 @@ class SmoothTchebycheff(Tchebycheff):
         default: the preference for steps that give none, in order or by name; 1/C each if None.
         ideal: z, in order or by name; zero each if None.
         eps: distances from the ideal point below it count as it.
+
+    Example:
+        >>> SmoothTchebycheff(mu=1.0).solve(torch.tensor([4.0, 1.0]))
+        tensor([0.8176, 0.1824])
     """
 
     per_objective = ("default", "ideal", "unit", "counts")

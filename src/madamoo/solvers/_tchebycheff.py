@@ -24,6 +24,10 @@ class Tchebycheff(Solver):
     Args:
         default: the preference for steps that give none, in order or by name; 1/C each if None.
         ideal: z, in order or by name; zero each if None.
+
+    Example:
+        >>> Tchebycheff().solve(torch.tensor([4.0, 1.0]))
+        tensor([1., 0.])
     """
 
     uses_preference = True

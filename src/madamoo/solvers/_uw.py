@@ -22,6 +22,10 @@ class UW(LearningSolver):
         kinds: ``"regression"``, ``"classification"``, or one of them per objective, in order or by name.
         lr: rate of the solver's own Adam on s; the slope it follows is cut to [-0.5, 0.5].
         eps: losses below it count as it.
+
+    Example:
+        >>> UW(["regression", "classification"]).solve(torch.tensor([4.0, 1.0]))
+        tensor([0.5000, 1.0000])
     """
 
     per_objective = (*LearningSolver.per_objective, "factor")

@@ -13,7 +13,15 @@ from ..solvers import Solver
 
 @dataclass(frozen=True)
 class Step:
-    """The input of one :meth:`Solver.solve <madamoo.solvers.Solver.solve>`, all in float64 on the CPU."""
+    """The input of one :meth:`Solver.solve <madamoo.solvers.Solver.solve>`, all in float64 on the CPU.
+
+    Example:
+        >>> from madamoo.solvers import MGDA
+        >>> from madamoo.testing import ordinary_steps
+        >>> step = next(iter(ordinary_steps(3)))
+        >>> step.solve(MGDA()).shape
+        torch.Size([3])
+    """
 
     losses: Tensor  # [C]
     gram: Tensor  # [C, C]

@@ -22,7 +22,13 @@ from ._data import MissingData, find
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that is reported, and which way is better."""
+    """A number that is reported, and which way is better.
+
+    Example:
+        >>> accuracy = Metric("accuracy", higher_is_better=True)
+        >>> round(accuracy.relative(96.0, 95.0))  # of 5 % errors a fifth has gone
+        20
+    """
 
     name: str
     higher_is_better: bool
@@ -50,7 +56,12 @@ class Metric:
 
 @dataclass(frozen=True)
 class Profile:
-    """The size at which a benchmark is run."""
+    """The size at which a benchmark is run.
+
+    Example:
+        >>> Profile(epochs=20, batch=64, lr=3e-3, model="mlp").schedule
+        'constant'
+    """
 
     epochs: int
     batch: int
@@ -79,7 +90,12 @@ class DataSource:
 
 @dataclass(frozen=True)
 class FrontSpec:
-    """How a front is measured on a benchmark: one metric per objective, on so many rays."""
+    """How a front is measured on a benchmark: one metric per objective, on so many rays.
+
+    Example:
+        >>> FrontSpec(("accuracy", "accuracy"), (1.0, 1.0), (0.0, 0.0), rays=11).rays
+        11
+    """
 
     metrics: tuple[str, ...]  # the name of each objective's
     units: tuple[float, ...]  # by which they are divided: 100 makes a fraction of an accuracy in per cent
@@ -89,14 +105,25 @@ class FrontSpec:
 
 
 class Evaluation(NamedTuple):
-    """What a model reaches on validation or test data."""
+    """What a model reaches on validation or test data.
+
+    Example:
+        >>> Evaluation({"accuracy": 0.9}, [0.3, 0.4]).metrics
+        {'accuracy': 0.9}
+    """
 
     metrics: dict[str, float]  # by name
     losses: list[float]  # one per objective
 
 
 class Batches(ABC):
-    """The training batches of a run. Their state is part of a checkpoint: a resumed run sees the same batches."""
+    """The training batches of a run. Their state is part of a checkpoint: a resumed run sees the same batches.
+
+    Example:
+        >>> from madamoo import bench
+        >>> issubclass(bench.Shuffled, bench.Batches), issubclass(bench.Drawn, bench.Batches)
+        (True, True)
+    """
 
     steps: int  # per epoch
 
@@ -116,6 +143,11 @@ class Drawn(Batches):
     """Each batch from a function of the generator: all points in every step, or points sampled again in each.
 
     Example: ``Drawn(100, lambda generator: torch.rand(256, 2, generator=generator))``.
+
+    Example:
+        >>> batches = Drawn(100, lambda generator: torch.rand(256, 2, generator=generator))
+        >>> batches.draw(0, torch.Generator()).shape
+        torch.Size([256, 2])
     """
 
     def __init__(self, steps: int, sample: Callable[[torch.Generator], Any]) -> None:
@@ -132,6 +164,12 @@ class Benchmark(ABC):
 
     ``metrics[0]`` is the primary one: it summarises the benchmark, and chooses learning rates on validation data.
     A name may begin with its family, as ``pinn/burgers``.
+
+    Example:
+        >>> from madamoo import bench
+        >>> digits = bench.get("digits")
+        >>> digits.name, digits.objectives
+        ('digits', ('left', 'right'))
     """
 
     name: str

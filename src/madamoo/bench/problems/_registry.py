@@ -92,6 +92,7 @@ def with_folders(name: str, folders: Mapping[str, Path | None]) -> str:
 
 
 def available_models() -> list[str]:
+    """The names that :func:`build_model` knows, in order."""
     return [module.name for module in pkgutil.iter_modules(models.__path__)]
 
 

@@ -20,7 +20,13 @@ Tally = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Split:
-    """Inputs [n, ...] and, per objective, targets [n, ...]."""
+    """Inputs [n, ...] and, per objective, targets [n, ...].
+
+    Example:
+        >>> split = Split(torch.zeros(4, 2), (torch.zeros(4), torch.ones(4)))
+        >>> len(split.to(torch.device("cpu")).targets)
+        2
+    """
 
     inputs: Tensor
     targets: tuple[Tensor, ...]
@@ -44,6 +50,11 @@ class LazySplit:
     """Samples that are read when a batch needs them, and forgotten after it: volumes, say, one file each.
 
     Example: ``LazySplit(len(files), lambda k: (read(files[k]), (masks[k], ages[k])))``.
+
+    Example:
+        >>> split = LazySplit(3, lambda k: (torch.full((2,), float(k)), (torch.tensor(k),)))
+        >>> split.read(2)
+        (tensor([2., 2.]), (tensor(2),))
     """
 
     count: int
@@ -78,7 +89,13 @@ S = TypeVar("S", bound=Samples)
 
 @dataclass(frozen=True)
 class Data(Generic[S]):
-    """The three splits, each a :class:`Split` or a :class:`LazySplit`."""
+    """The three splits, each a :class:`Split` or a :class:`LazySplit`.
+
+    Example:
+        >>> split = Split(torch.zeros(4, 2), (torch.zeros(4),))
+        >>> len(Data(split, split, split).train.inputs)
+        4
+    """
 
     train: S
     validation: S
@@ -89,7 +106,14 @@ class Data(Generic[S]):
 
 
 class Shuffled(Batches):
-    """Batches of samples, in an order of its own for each epoch."""
+    """Batches of samples, in an order of its own for each epoch.
+
+    Example:
+        >>> batches = Shuffled(Split(torch.arange(6.0), (torch.arange(6.0),)), size=4)
+        >>> generator = torch.Generator()
+        >>> [len(batches.draw(k, generator).inputs) for k in range(batches.steps)]
+        [4]
+    """
 
     def __init__(
         self, samples: Samples, size: int, prepare: Callable[[Split, torch.Generator], Split] | None = None
@@ -115,7 +139,13 @@ class Shuffled(Batches):
 
 
 class Supervised(Benchmark):
-    """A benchmark whose data are :class:`Data`. A subclass says what to load, how outputs are judged, what to count."""
+    """A benchmark whose data are :class:`Data`. A subclass says what to load, how outputs are judged, what to count.
+
+    Example:
+        >>> from madamoo import bench
+        >>> isinstance(bench.get("digits"), bench.Supervised)
+        True
+    """
 
     def prepare(self, batch: Split, generator: torch.Generator | None) -> Split:
         """What the model sees of a batch. ``generator`` is given in training only, for random augmentation."""

@@ -14,7 +14,12 @@ LONGEST = 180  # letters in a folder's name: file systems take 255 bytes
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that a run's numbers depend on, but for the data and the machine."""
+    """Everything that a run's numbers depend on, but for the data and the machine.
+
+    Example:
+        >>> Config("digits", "cpu", "ls", "madam", 3e-3, 0, 20, 64, "mlp", "cosine").name
+        'ls_madam_lr0.003_seed0_4773c266'
+    """
 
     benchmark: str
     profile: str

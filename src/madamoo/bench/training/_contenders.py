@@ -69,6 +69,7 @@ if hasattr(torch.optim, "Muon"):  # since torch 2.9; its steps are scaled to the
 
 
 def available_solvers() -> list[str]:
+    """The names of all solvers that a run can name, in order: those of the library, and ``restless``."""
     return sorted([*solvers.available(), RESTLESS])
 
 

@@ -27,6 +27,11 @@ class View:
     """A picture: two variables along its axes, and one picture per set of fixed values of the others.
 
     ``View(("x", "y"), ({"t": 0.0}, {"t": 5.0}))`` is two maps of the plane. The values are of ``outputs``.
+
+    Example:
+        >>> from madamoo.pinn import cases
+        >>> cases.get("wave1d").view.axes
+        ('t', 'x')
     """
 
     axes: tuple[str, str]
@@ -52,6 +57,12 @@ class Case:
         view: What to draw.
         published: False for variants of ours.
         note: What to know of it.
+
+    Example:
+        >>> from madamoo.pinn import cases
+        >>> case = cases.get("wave1d")
+        >>> case.label, case.objectives, case.variables
+        ('Wave 1d-C', ('pde', 'initial_speed', 'initial', 'ends'), ('x', 't'))
     """
 
     name: str

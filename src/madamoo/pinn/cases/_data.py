@@ -40,7 +40,13 @@ def _cache() -> Path:
 
 @dataclass(frozen=True)
 class Data:
-    """The data folder (by default what ``MADAMOO_DATA`` names) and the cache (``MADAMOO_CACHE``)."""
+    """The data folder (by default what ``MADAMOO_DATA`` names) and the cache (``MADAMOO_CACHE``).
+
+    Example:
+        >>> from pathlib import Path
+        >>> Data(root=Path("/nowhere")).has("ref/burgers1d.dat")
+        False
+    """
 
     root: Path | None = field(default_factory=_root)
     cache: Path = field(default_factory=_cache)
@@ -123,6 +129,7 @@ def save(path: Path, reference: Reference) -> None:
 
 
 def load(path: Path) -> Reference:
+    """The reference in a file that :func:`numpy.savez` wrote, with ``points`` [n, dim] and ``values`` [n, outputs]."""
     with np.load(path) as arrays:
         return Reference(torch.from_numpy(arrays["points"]), torch.from_numpy(arrays["values"]))
 
