@@ -18,7 +18,7 @@ from torch import Tensor
 
 from madamoo import solvers
 
-# What TorchJD calls the method, and what it needs to be told. Its NashMTL takes the gradients, not their Gram matrix.
+# What TorchJD calls the method, and which options it needs. Its NashMTL takes the gradients, not their Gram matrix.
 TORCHJD: dict[str, Callable[[Any, int], Any]] = {
     "alignedmtl": lambda jd, count: jd.AlignedMTLWeighting(),
     "cagrad": lambda jd, count: jd.CAGradWeighting(0.4),

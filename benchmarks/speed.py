@@ -42,7 +42,7 @@ def _best_peer(times: Mapping[str, float], solver: str) -> str:
 
 
 def steps_table(times: Mapping[str, float], found: Mapping[str, Arm]) -> list[str]:
-    """A row an arm: its time, and by plain Adam's, the same solver's under Adam, the bare passes', TorchJD's best."""
+    """One row per arm: its time, and by plain Adam, the same solver with Adam, the bare passes, the best of TorchJD."""
     lines = [
         "| arm | ms | / plain | / same with Adam | / bare | / best TorchJD | held MB | peak MB |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",

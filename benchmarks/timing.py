@@ -19,7 +19,7 @@ def mean_times(
 ) -> dict[str, float]:
     """The mean time of each arm in seconds, over ``rounds`` rounds in which all arms take turns, in random order.
 
-    A mean and not a median: steps of which every tenth is dear count as what they cost together.
+    A mean and not a median: steps of which every tenth is slow count as what they cost together.
     """
     order = list(arms)
     shuffle = random.Random(0).shuffle

@@ -24,3 +24,22 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])
 def dtype(request: pytest.FixtureRequest) -> torch.dtype:
     return request.param
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """Counts the runs of autograd's engine; ``passes()`` gives the count since it was last asked."""
+    run, calls = torch.autograd._engine_run_backward, []
+
+    def counted(*args, **kwargs):
+        calls.append(1)
+        return run(*args, **kwargs)
+
+    monkeypatch.setattr(torch.autograd, "_engine_run_backward", counted)
+
+    def count():
+        result = len(calls)
+        calls.clear()
+        return result
+
+    return count

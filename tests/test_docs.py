@@ -13,7 +13,8 @@ import pytest
 import madamoo
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+TOGETHER = ("ddp.py", "fsdp.py")  # run by tests/distributed/test_faults.py
+EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py") if p.name not in TOGETHER)
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").glob("**/*.md") if "_build" not in p.parts)]
 
 
@@ -46,6 +47,14 @@ def test_notebooks_are_small():
         assert notebook.stat().st_size < 70_000, notebook.name
         assert all(c["execution_count"] is not None for c in cells), f"{notebook.name} was not run"
         assert not [o for c in cells for o in c["outputs"] if o.get("name") == "stderr" or o["output_type"] == "error"]
+
+
+def test_the_page_on_the_paper_counts_its_verdicts():
+    text = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8")
+    said = re.search(r"Of (\d+) claims (\d+) hold, (\d+) hold partly, (\d+) were not found, (\d+) are not", text)
+    found = re.findall(r"\| (holds|partly|not found|not verified) \|$", text, re.MULTILINE)
+    counts = [len(found), *(found.count(verdict) for verdict in ("holds", "partly", "not found", "not verified"))]
+    assert said is not None and [int(number) for number in said.groups()] == counts
 
 
 def test_mypy_accepts_the_readme_in_its_strict_mode(tmp_path: Path):

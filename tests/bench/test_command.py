@@ -162,6 +162,7 @@ WRONG = [
     (["run", "digits", "--profile", "huge"], "--profile huge: digits has the profiles paper, cpu"),
     (["run", "digits", "--lr", "-1"], "--lr -1.0: a learning rate must be positive"),
     (["run", "digits", "--lr", "abc"], "'--lr': 'abc' is not a number"),
+    (["run", "digits", "--checkpoint-every", "-1"], "'--checkpoint-every': '-1' is no number of seconds"),
     (["run", "digits", "--epochs", "0"], "'--epochs': '0' is not at least 1"),
     (["run", "digits", "--seed", "1.5"], "'--seed': '1.5' is not a whole number"),
     (["run", "digits", "--seed", "99999999999999999999"], "--seed 99999999999999999999: a seed must fit"),
@@ -178,6 +179,7 @@ WRONG = [
     (["sweep", "digits", "--solvers", "ls,cagrad:c=abc"], "--solvers cagrad:c=abc: c must be a number"),
     (["sweep", "digits", "--engine", "slurm"], "--engine must be one of"),
     (["table", "digits"], "--results runs: there is no such folder"),
+    (["summary", "--optimizer", "sgd"], "--optimizer sgd: it must be one of adam, madam"),
     (["table", "nope"], "BENCHMARK nope: no benchmark is called 'nope'"),
     (["ablation", "digits", "--format", "xml", "--results", "{tmp}/x"], "format must be one of"),
 ]

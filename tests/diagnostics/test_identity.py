@@ -102,7 +102,7 @@ def test_a_scaled_row_is_the_row():
 
 
 class Dropping(Net):
-    """Draws at random in the forward pass, and anew in each backward pass."""
+    """Draws at random in the forward pass, and again in each backward pass."""
 
     def forward(self, x):
         h = checkpoint(

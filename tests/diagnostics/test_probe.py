@@ -24,25 +24,6 @@ def test_every_so_many_steps_the_first_included(every):
     assert steps(probe) == [10 + t for t in range(0, 7, every)]
 
 
-@pytest.fixture
-def passes(monkeypatch):
-    """Counts the runs of autograd's engine; ``passes()`` gives the count since it was last asked."""
-    run, calls = torch.autograd._engine_run_backward, []
-
-    def counted(*args, **kwargs):
-        calls.append(1)
-        return run(*args, **kwargs)
-
-    monkeypatch.setattr(torch.autograd, "_engine_run_backward", counted)
-
-    def count():
-        result = len(calls)
-        calls.clear()
-        return result
-
-    return count
-
-
 @pytest.mark.parametrize(
     "solver, estimator, options, usual, measured",
     [
@@ -141,7 +122,7 @@ def test_a_micro_batch_that_raised_is_not_in_the_row():
 
 
 def test_a_micro_batch_that_is_tried_again_counts_once(monkeypatch):
-    """The optimizer's own pass fails for want of memory; the user catches that, and gives the batch once more."""
+    """The optimizer's own pass fails because memory is short; the user catches that, and gives the batch once more."""
     nets = [Net(), Net()]
     opts = [wrap(net) for net in nets]
     probes = [diagnostics.attach(opt) for opt in opts]

@@ -10,7 +10,8 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor, init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
-from madamoo import MAdam, MultiObjective, PreferenceMetric, solvers
+from madamoo import MAdam, MultiObjective, PreferenceMetric, diagnostics, solvers
+from madamoo.relatives import AdaTask, MTAdam
 from split_batches import Case, Net, assert_same, batch, build, losses_of, result, step, trained, whole, world
 
 
@@ -187,3 +188,32 @@ def _named_group():
 def test_groups_of_processes(four):
     a, b, c, d = four.run(_named_group)
     assert torch.equal(a, b) and torch.equal(c, d) and not torch.equal(a, c)
+
+
+def _relative(kind, steps=5):
+    rank, count = world()
+    net = Net()
+    opt = kind(net.parameters(), lr=1e-2)
+    for t in range(steps):
+        x, y = batch(t, torch.float64, rank, count)
+        losses = losses_of(net(x), y, Case(), t)[0]
+        opt.zero_grad()
+        opt.backward(losses)
+        opt.step()
+    return [p.detach() for p in net.parameters()]
+
+
+@pytest.mark.parametrize("kind", [AdaTask, MTAdam])
+def test_relatives_of_madam(two, kind):
+    wanted = _relative(kind)
+    for found in two.run(_relative, kind):
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-13)
+
+
+def _watched():
+    diagnostics.attach(MAdam([nn.Parameter(torch.ones(2))]))
+
+
+def test_a_probe_sees_one_process_only(two):
+    for error in two.outcomes(_watched):
+        assert isinstance(error, ValueError) and "2 processes" in str(error)

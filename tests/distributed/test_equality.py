@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from madamoo import solvers
+from madamoo.metric import EigenBasis
 from split_batches import Case, assert_same, trained
 
 ESTIMATORS = ("pair", "full", "diagonal", "separable", "marginal", None)
@@ -77,6 +78,23 @@ def test_uses(two, use, engine):
     """With a solver that looks at the gradients, and with one that does not, whose weights are in one backward pass."""
     for solver, estimator in (("cagrad", "separable" if engine == "fsdp" else "full"), ("uw", "marginal")):
         check(two, Case(solver, estimator, engine, **USES[use]), steps=5)
+
+
+@pytest.mark.parametrize("estimator", ["collapsed", "full", "separable"])
+def test_replicas_in_the_eigenbasis(two, estimator):
+    """Alike bit for bit; less close to one process than elsewhere, for eigenvectors amplify rounding."""
+    solver = "ls" if estimator == "collapsed" else "uw"
+    case = Case(solver, estimator, "ddp", steps=10, metric={"basis": EigenBasis(every=2)})
+    first, second = two.run(trained, case)
+    assert_same(first, second, 0.0)
+    assert_same(first, trained(replace(case, engine="plain")), 1e-5, 1e-7)
+    in_parts = trained(replace(case, engine="plain", parts=2))  # one process, and as much rounding
+    assert_same(in_parts, trained(replace(case, engine="plain")), 1e-5, 1e-7)
+
+
+def test_auto_measures_the_same_everywhere(two):
+    for solver in ("uw", "rlw"):
+        check(two, Case(solver, "auto", "ddp"))
 
 
 def test_a_compiled_replica(two):

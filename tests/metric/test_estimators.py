@@ -72,8 +72,7 @@ def test_pairs_are_uniform():
 AUTO = [
     (solvers.LS, 2, "collapsed"),
     (solvers.LS, 12, "collapsed"),
-    (solvers.Preference, 1, "full"),
-    (solvers.UW, MOST_IN_FULL, "full"),
+    (solvers.CAGrad, MOST_IN_FULL, "full"),
     (solvers.MGDA, MOST_IN_FULL + 1, "separable"),
 ]
 

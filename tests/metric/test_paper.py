@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from given_rows import Given, averages, both_ways, build, draw, start
-from madamoo import solvers
+from madamoo import MultiObjective, PreferenceMetric, solvers
 from madamoo.metric import ESTIMATORS
 
 PLAIN = {"eps": 1e-8, "ramp": "paper", "bias_correction": False, "floor": False}
@@ -136,3 +136,35 @@ def test_plain_form_is_algorithm_1(drawn, close):
         opt.backward(torch.exp(torch.from_numpy(slopes[t]) * param).sum(1), preference=preferences[t])
         opt.step()
     close(param.detach(), theta)
+
+
+def test_adam_averages_the_preference_away_and_the_metric_whitens():
+    """Proposition 1 and equations 7 and 9: stationary gradients, a preference drawn for each step.
+
+    The gradients of three objectives are A z with z standard normal, so F = A A' in every coordinate.
+    """
+    count, size, steps, beta = 3, 4000, 120, 0.98
+    A = np.array([[5.0, 0.0, 0.0], [0.5, 1.0, 0.0], [-0.2, -0.1, 0.3]])
+    F = A @ A.T
+    preferences = np.random.default_rng(1).dirichlet(np.ones(count), steps)
+    preferences[-1] = 0.02, 0.08, 0.9
+    memory = beta ** np.arange(steps)[::-1]
+    moments = np.einsum("t,ti,tj->ij", memory / memory.sum(), preferences, preferences)  # E[lambda_i lambda_j]
+    second, squared = {}, {}
+    for name, metric in (("adam", None), ("madam", PreferenceMetric("full", rampup=0))):
+        rng = np.random.default_rng(0)
+        param = torch.nn.Parameter(torch.zeros(size, dtype=torch.float64))
+        inner = torch.optim.Adam([param], lr=0.0, betas=(0.9, beta))
+        opt = MultiObjective(inner, solvers.Preference(), metric)
+        for preference in preferences:
+            rows = A @ rng.standard_normal((count, size))
+            opt.zero_grad()
+            opt.backward(torch.from_numpy(rows) @ param, preference=preference)
+            squared[name] = np.mean((preference @ rows / param.grad.numpy()) ** 2)  # M^2: the curvature
+            opt.step()
+        second[name] = inner.state[param]["exp_avg_sq"].mean().item() / (1 - beta**steps)
+    asked = preferences[-1] @ F @ preferences[-1]
+    assert second["adam"] == pytest.approx((moments * F).sum(), rel=0.05)
+    assert second["adam"] > 10 * asked
+    assert squared["madam"] == pytest.approx(asked, rel=0.05)
+    assert second["madam"] == pytest.approx(1.0, rel=0.05)

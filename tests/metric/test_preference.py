@@ -40,7 +40,7 @@ def test_a_ramp_up_longer_than_the_run_is_told():
 
 
 def test_first_step_of_the_ramps(feed, close):
-    """alpha = 0: the direction itself, divided by one number a tensor."""
+    """alpha = 0: the direction itself, divided by one number per tensor."""
     rows, weights = draw(1, 2)
     d = weights[0] @ rows[0]
     for ramp, scale in [("paper", 1.0), ("matched", np.abs(d).mean()), ("largest", np.abs(d).max())]:
@@ -344,14 +344,14 @@ def test_changed_weights_restart_the_averages(every, feed):
 
 
 def test_batches_that_never_hold_every_objective_restart_nothing(feed, brute_force, close):
-    """Tasks that take turns under constant weights: one average mixes them, which is told once; nothing restarts."""
+    """Tasks that take turns under constant weights: one average mixes them, which is said once; nothing restarts."""
     rows, _ = draw(30, 2)
     rows[::2, 0] = np.nan
     rows[1::2, 1] = np.nan
     param = start()
-    with pytest.warns(UserWarning, match="a batch lacks objectives") as told:
+    with pytest.warns(UserWarning, match="a batch lacks objectives") as seen:
         found = feed(build(param, "auto", solvers.LS(), beta=0.9), param, rows)
-    assert len(told) == 1
+    assert len(seen) == 1
     d = 0.5 * np.nansum(rows, axis=1, keepdims=True)
     close(found, brute_force(d, np.ones((30, 1)), beta=0.9))
 

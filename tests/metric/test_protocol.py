@@ -103,7 +103,7 @@ class LargestSeen:
     def compute_dtype(self, param):
         return param.dtype
 
-    def measure(self, count, *, static):
+    def measure(self, count, *, static, rows):
         self.calls.append("measure")
         return Plan(count)
 

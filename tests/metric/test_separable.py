@@ -282,7 +282,7 @@ def test_checkpoints_of_another_estimator_are_refused(feed):
     param = start()
     opt = build(param, "separable")
     feed(opt, param, rows, weights)
-    with pytest.raises(ValueError, match="'separable', here it is 'full'"):
+    with pytest.raises(ValueError, match=r"estimator='separable' \(here 'full'\)"):
         build(param, "full").load_state_dict(opt.state_dict())
 
 

@@ -322,10 +322,11 @@ def test_the_state_of_a_plain_optimizer_is_refused_with_the_way_to_load_it():
 
 
 def test_an_automatic_estimator_takes_what_it_has_made():
-    opt = _ran("uw", "auto")[1]
-    other = wrap(Net(), "uw", "auto")
-    other.load_state_dict(copy.deepcopy(opt.state_dict()))
-    assert other.metric.used == opt.metric.used == "full"
+    for solver, used in (("cagrad", "full"), ("uw", "marginal")):
+        opt = _ran(solver, "auto")[1]
+        other = wrap(Net(), solver, "auto")
+        other.load_state_dict(copy.deepcopy(opt.state_dict()))
+        assert other.metric.used == opt.metric.used == used
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def test_penalty_is_added_to_the_total_while_it_is_smaller():
 @pytest.mark.parametrize(
     ("losses", "rays", "options", "message"),
     [
-        ([], [[1.0]], {}, "one entry a ray"),
+        ([], [[1.0]], {}, "one entry per ray"),
         ([[torch.tensor(1.0)]], [[0.5, 0.5]], {}, r"preferences must be \[1, 1\]"),
         ([[torch.tensor(1.0)], [torch.tensor(1.0)] * 2], [[1.0], [1.0]], {}, "ray 1 does not"),
         ([{"a": torch.tensor(1.0)}, {"b": torch.tensor(1.0)}], [[1.0], [1.0]], {}, "must be named"),

@@ -72,22 +72,6 @@ def test_the_oracle_rejects_one_denominator_for_all_tasks():
     assert distance(train(Pooled, 100, always), oracle(100, always)) > 1e-2
 
 
-def test_is_adam_for_one_objective():
-    torch.manual_seed(0)
-    a, x0 = torch.rand(4, 3, dtype=torch.float64), torch.randn(4, 3, dtype=torch.float64)
-    ours, theirs = x0.clone().requires_grad_(), x0.clone().requires_grad_()
-    opt = AdaTask([ours], lr=0.02, weight_decay=0.1)
-    adam = torch.optim.AdamW([theirs], lr=0.02, weight_decay=0.1)
-    for _ in range(100):
-        noise = torch.randn_like(x0)
-        opt.backward((a * (ours - noise).square()).sum())
-        opt.step()
-        adam.zero_grad()
-        (a * (theirs - noise).square()).sum().backward()
-        adam.step()
-    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
-
-
 def test_a_head_follows_plain_adam():
     params = train(AdaTask, 100, always)
     head = torch.tensor(START["head"], dtype=torch.float64, requires_grad=True)

@@ -52,6 +52,23 @@ def reversed_names(losses):
 
 
 @both
+def test_is_adam_for_one_objective(optimizer):
+    torch.manual_seed(0)
+    a, x0 = torch.rand(4, 3, dtype=torch.float64), torch.randn(4, 3, dtype=torch.float64)
+    ours, theirs = x0.clone().requires_grad_(), x0.clone().requires_grad_()
+    opt = optimizer([ours], lr=0.02, weight_decay=0.1)
+    adam = torch.optim.AdamW([theirs], lr=0.02, weight_decay=0.1)
+    for _ in range(100):
+        noise = torch.randn_like(x0)
+        opt.backward((a * (ours - noise).square()).sum())
+        opt.step()
+        adam.zero_grad()
+        (a * (theirs - noise).square()).sum().backward()
+        adam.step()
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
+
+
+@both
 def test_every_form_of_losses_gives_the_same_steps(optimizer):
     first = Model(torch.float64)
     a = train(first, optimizer(first.parameters(), lr=0.01), range(5))

@@ -79,6 +79,11 @@ def attach(
         raise ValueError("exact and shadow need MultiObjective(optimizer, metric=None), got a plain torch optimizer")
     if wrapped and objectives is not None:
         raise ValueError("objectives are the optimizer's own: give them to MultiObjective, not to attach")
+    if isinstance(optimizer, MultiObjective) and (count := optimizer.run.exchange.processes.count) > 1:
+        raise ValueError(
+            f"optimizer trains on {count} processes, and a probe would see the gradients of one: diagnose a run in one "
+            "process, or give the optimizer process_group=, a group of this process alone"
+        )
     probe: Probe
     if isinstance(optimizer, MultiObjective):
         probe = WrappedProbe(optimizer, every, sinks, keep, start, exact, shadow)

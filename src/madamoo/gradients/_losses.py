@@ -215,7 +215,7 @@ def _read_tensor(losses: Tensor, graph: bool) -> Losses:
                 raise ValueError(f"loss {i} has no graph: it depends on no parameter that requires a gradient")
         roots = tuple(GradientEdge(*edge) for edge in edges)
         units = (losses.new_ones(()),) * count
-    return Losses(_values(list(losses.detach().unbind())), roots, units)
+    return Losses(losses.detach().to("cpu", torch.float64, copy=True), roots, units)
 
 
 def _read_sequence(losses: Sequence[Tensor | None], labels: Sequence[str], graph: bool) -> Losses:
@@ -227,12 +227,14 @@ def _read_sequence(losses: Sequence[Tensor | None], labels: Sequence[str], graph
         if loss.numel() != 1:
             raise ValueError(f"loss {label} must be a scalar, got shape {tuple(loss.shape)}")
         _check_graph(loss, f"loss {label}", graph)
-    detached = [None if loss is None else loss.detach() for loss in losses]
     ones: dict[Any, Tensor] = {}  # losses that are alike have one unit
-    units = [None if v is None else ones.setdefault((v.dtype, v.device, v.shape), v) for v in detached]
-    ones = {key: torch.ones_like(v) for key, v in ones.items()}
-    each = tuple(None if v is None else ones[v.dtype, v.device, v.shape] for v in units)
-    return Losses(_values(detached), tuple(losses), each)
+    units: list[Tensor | None] = []
+    for loss in losses:
+        key = None if loss is None else (loss.dtype, loss.device, loss.shape)
+        if loss is not None and key not in ones:
+            ones[key] = torch.ones_like(loss)
+        units.append(None if loss is None else ones[key])
+    return Losses(_values(losses), tuple(losses), tuple(units))
 
 
 def _read_mapping(losses: Mapping[str, Tensor | None], names: tuple[str, ...] | None, graph: bool) -> Losses:
@@ -290,10 +292,12 @@ def _check_graph(loss: Tensor, label: str, graph: bool) -> None:
 
 def _values(losses: Sequence[Tensor | None]) -> Tensor:
     """On the CPU in float64, brought there together where they are alike; NaN where there is none."""
-    found = [loss.reshape(()) for loss in losses if loss is not None]
-    if len({(v.device, v.dtype) for v in found}) > 1:
-        found = [v.to("cpu", torch.float64) for v in found]
-    values = torch.stack(found).to("cpu", torch.float64) if found else torch.empty(0, dtype=torch.float64, device="cpu")
+    with torch.no_grad():
+        found = [loss if loss.dim() == 0 else loss.reshape(()) for loss in losses if loss is not None]
+        if len({(v.device, v.dtype) for v in found}) > 1:
+            found = [v.to("cpu", torch.float64) for v in found]
+        values = torch.stack(found) if found else torch.empty(0, device="cpu")
+        values = values.to("cpu", torch.float64)
     if len(found) == len(losses):
         return values
     result = torch.full((len(losses),), torch.nan, dtype=torch.float64, device="cpu")

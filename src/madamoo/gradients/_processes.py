@@ -67,6 +67,18 @@ class Processes:
         dist.all_gather_object(everyone, thing, self.group)
         return everyone
 
+    def joined(self, part: Tensor, dim: int, size: int) -> Tensor:
+        """The parts of all, laid end to end: ``size`` entries along ``dim``, cut as :meth:`torch.Tensor.chunk` does."""
+        if self.group is None:
+            return part
+        shape = [*part.shape]
+        shape[dim] = -(-size // self.count)
+        sent = part.new_zeros(shape)
+        sent.narrow(dim, 0, part.shape[dim]).copy_(part)
+        parts = [torch.empty_like(sent) for _ in range(self.count)]
+        dist.all_gather(parts, sent, self.group)
+        return torch.cat(parts, dim).narrow(dim, 0, size)
+
     def means(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The mean of each tensor, sent in buckets. The tensors given stay as they are."""
         if self.group is None:

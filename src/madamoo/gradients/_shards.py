@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 from typing_extensions import TypeIs
 
@@ -56,28 +55,25 @@ def first_row(param: Tensor) -> int:
     return min(shards.rank * -(-param.shape[0] // shards.count), param.shape[0])
 
 
-def as_divided(param: Tensor, part: Tensor, leading: int = 0) -> Tensor:
-    """``part`` as what this process has of a tensor divided like ``param``, beyond ``leading`` more dimensions."""
+def as_divided(param: Tensor, part: Tensor) -> Tensor:
+    """``part`` as what this process has of a tensor divided like ``param``."""
     if not is_divided(param):
         return part
-    shape = torch.Size([*part.shape[:leading], *param.shape])
-    whole = torch.empty(shape, device="meta")  # for its strides
-    placements: list[Any] = [*param.placements]
-    placements = [type(x)(x.dim + leading) if x.is_shard() else x for x in placements]
     return type(param).from_local(
-        part, param.device_mesh, placements, run_check=False, shape=shape, stride=whole.stride()
+        part, param.device_mesh, param.placements, run_check=False, shape=param.shape, stride=param.stride()
     )
 
 
 def gathered(param: Tensor, part: Tensor, leading: int = 0) -> Tensor:
-    """The whole of a tensor divided like ``param``, on the CPU if that is larger than this process' part.
+    """The whole of a tensor divided like ``param``, beyond ``leading`` more dimensions, on the CPU where it is divided.
 
     Every process has to call this.
     """
-    if not is_divided(param):
+    shards = shards_of(param)
+    if shards is ONE:
         return part
-    whole = as_divided(param, part.contiguous(), leading)
-    return whole.full_tensor().cpu() if is_divided(whole) else whole
+    dim = _dim(param)
+    return shards.joined(part, dim + leading, param.shape[dim]).cpu()
 
 
 def own_part(param: Tensor, whole: Tensor, leading: int = 0) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -11,32 +11,35 @@ from ._processes import ONE, Processes
 from ._shards import local
 
 _MARK = "_madamoo_wrote"
+"""On a gradient: its version when we wrote it or a step used it up, a number that torch raises with every change."""
 
 
 @dataclass
 class Written:
-    """The gradients of one ``backward``, each with its version: a number that torch raises with every change."""
+    """The gradients that one ``backward`` has written."""
 
-    versions: dict[Tensor, int] = field(default_factory=dict)
+    begun: bool = False  # whether there are any
     vanishes: bool = False  # whether all of them are zero
     among: Processes = ONE  # who has a part of them each
 
     def write(self, param: Tensor, gradient: Tensor) -> None:
         param.grad = gradient
         _mark(gradient)
-        self.versions[gradient] = local(gradient)._version  # that of a DTensor stays the same
+        self.begun = True
 
     def was_cleared(self, params: Sequence[Tensor]) -> bool:
         """Whether the gradients were cleared behind our back (model.zero_grad()), and with them what is pending."""
-        if not self.versions:  # nothing was written yet
+        if not self.begun:
             return False
         gradients = [p.grad for p in params if p.grad is not None]
-        if not gradients or self.vanishes or not self.was_touched(gradients):  # zeros of our own making are no sign
-            return not gradients
+        if not gradients:
+            return True
+        if self.vanishes or not self.was_touched(gradients):  # zeros of our own making are no sign
+            return False
         return not self.among.any(any(bool(local(g).any()) for g in gradients))
 
     def was_touched(self, gradients: Iterable[Tensor]) -> bool:
-        return any(local(g)._version != self.versions.get(g) for g in gradients)
+        return any(getattr(g, _MARK, None) != local(g)._version for g in gradients)
 
 
 def used_up(params: Iterable[Tensor]) -> None:
@@ -53,4 +56,4 @@ def foreign(params: Iterable[Tensor]) -> bool:
 
 
 def _mark(gradient: Tensor) -> None:
-    setattr(gradient, _MARK, local(gradient)._version)
+    setattr(gradient, _MARK, local(gradient)._version)  # that of a DTensor itself stays the same

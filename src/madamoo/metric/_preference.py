@@ -14,11 +14,13 @@ from torch import Tensor, nn
 from ..checks import check_choice, check_flag, check_fraction, check_integer, check_positive
 from ..direction import Direction
 from ..gradients import Block, Layout, is_divided
-from ._averages import Averages, metric_of, shrink_for
+from ._averages import Averages, Make, metric_of, shrink_for
 from ._basis import Bases, BasisName, EigenBasis
-from ._estimators import ESTIMATORS, Estimator, choose
+from ._checkpoint import check_state, load_state, save_state
+from ._estimators import ESTIMATORS, Estimator, Marginal, choose
 from ._measured import Measured, MeasuredBlock, norms_of
 from ._memory import Growth, check_memory
+from ._movement import Movement
 from ._rounding import DROPPED
 from ._store import Store
 
@@ -45,7 +47,9 @@ class PreferenceMetric:
             long as lambda is constant (it refuses other solvers) and no batch lacks an objective (it warns);
             ``"marginal"`` the average of d^2 whatever lambda does: the control of every comparison, not a method.
             ``"auto"`` is collapsed for a static solver; else full up to C = 8, separable beyond and in the eigenbasis,
-            where it takes S and T of whole tensors and is as good, without a rotation per objective. An
+            where it takes S and T of whole tensors and is as good, without a rotation per objective. Under a solver
+            that needs no gradient of single objectives, it starts as marginal, and pays for these gradients only once
+            the weights are measured to jump from step to step; the averages then start again. An
             :class:`~madamoo.metric.Estimator` of your own works too.
         beta: decay of the averages; None is the parameter group's ``betas[1]``, or 0.999 if it has none.
         eps: added to C inside the root.
@@ -125,6 +129,7 @@ class PreferenceMetric:
         self.noise = torch.Generator().manual_seed(seed)  # of rounding at random
         self.constant: dict[int, float] = {}  # lambda_i of the objectives in the collapsed average
         self.norms: dict[int, float] = {}  # |g_i| as last measured, if the averages are normalised
+        self.movement = Movement()  # of the weights
         self._used: Estimator | None = None  # once the first step has been taken
         self._given = estimator if isinstance(estimator, Estimator) else None
         self._store: Store | None = None
@@ -204,16 +209,19 @@ class PreferenceMetric:
         dtypes = (self.compute_dtype(param), *([torch.float32] if self.rounds else []))
         return min(torch.finfo(dtype).max for dtype in dtypes) ** 0.5 / 8
 
-    def measure(self, count: int, *, static: bool) -> Measured:
-        estimator = self.resolve(static=static, count=count)
-        if self._used is not None and self._used.name != estimator.name:
+    def measure(self, count: int, *, static: bool, rows: bool = True) -> Measured:
+        estimator, chooses = self.resolve(static=static, count=count), self.estimator == "auto" and not static
+        if chooses and not rows and not self.movement.jumps:
+            estimator = Marginal()
+        restarts = chooses and isinstance(self._used, Marginal) and not isinstance(estimator, Marginal)
+        if self._used is not None and self._used.name != estimator.name and not restarts:
             raise ValueError(
                 f"the averages were made with estimator {self._used.name!r}, this step asks for {estimator.name!r}"
             )
         # Nor are heads laid together if a row has one exponent, and their losses different sizes.
         together = estimator.heads_together and self.dtype is not torch.float8_e5m2
         if self.wait > 0 or not estimator.draws:
-            return Measured(estimator, self.wait == 0, together)
+            return Measured(estimator, self.wait == 0 or restarts, together, restarts=restarts)
         generator = torch.Generator()
         generator.set_state(self.generator.get_state())
         drawn = estimator.draw(count, generator)
@@ -240,8 +248,8 @@ class PreferenceMetric:
                 )
                 store, measurement = None, replace(measurement, active=True, restarts=True)
             self._warn_of_missing(weights, present)
-        if store is None:
-            store = Store(partial(_empty, measurement.estimator, self.dtype, self.basis is not None))
+        if store is None or measurement.restarts:
+            store = Store(self.make(measurement.estimator))
         store = store.repacked(layout)
         blocks = self._measured_blocks(measurement, store, directions)
         norms = {**self.norms, **norms_of(blocks)} if self.normalise else None
@@ -348,6 +356,7 @@ class PreferenceMetric:
                 block.after.reorder(block.moved)
             self._bases.keep(block.next)
         self._store, self._used = store, measurement.estimator
+        self.movement = self.movement.after(weights, present)
         self.steps += 1
         self.wait = (self.every if measurement.active else self.wait) - 1
         if measurement.generator_state is not None:
@@ -385,7 +394,7 @@ class PreferenceMetric:
             for p in part.parameters() if isinstance(part, nn.Module) else part:
                 if p.requires_grad:
                     size = Growth(
-                        estimator.empty(Block((p,)), self.dtype, self.basis is not None),
+                        self.make(estimator)(Block((p,))),
                         pairs,
                         1 if estimator.of_direction else count,
                         self.compute_dtype(p),
@@ -395,83 +404,23 @@ class PreferenceMetric:
 
     def state_dict(self, params: Sequence[Tensor]) -> dict[str, Any]:
         """The state, with the averages numbered as the parameters are in ``params``."""
-        index = {param: i for i, param in enumerate(params)}
-        parts = (part for block in self.averages for part in block.split())
-        averages = {index[a.block.params[0]]: a.state_dict() for a in parts if a.pairs and a.block.params[0] in index}
-        return {
-            "steps": self.steps,
-            "wait": self.wait,
-            "generator": self.generator.get_state(),
-            "estimator": self.used,
-            "constant": dict(self.constant),
-            "averages": averages,
-            "bases": self._bases.state_dict(params),
-            **({"norms": dict(self.norms)} if self.normalise else {}),
-            **({"noise": self.noise.get_state()} if self.rounds else {}),
-        }
-
-    def _estimator_called(self, name: str | None, count: int | None, *, static: bool) -> Estimator | None:
-        """That of a checkpoint, if it is the one that this metric would use."""
-        if name is None or count is None:
-            return None
-        estimator = self.resolve(static=static, count=count)
-        if estimator.name != name:
-            raise ValueError(f"the checkpoint was made with estimator {name!r}, here it is {estimator.name!r}")
-        return estimator
+        return save_state(self, params)
 
     def check_state_dict(
         self, state: dict[str, Any], params: Sequence[Tensor], count: int | None, *, static: bool
     ) -> None:
         """Raise if ``state`` lacks a piece, does not fit the parameters, or was made with another estimator."""
-        for key in ("steps", "wait", "generator", "estimator", "constant", "averages", "bases"):
-            if key not in state:
-                raise ValueError(f"the checkpoint lacks the metric's {key!r}")
-        if ("norms" in state) != self.normalise:
-            raise ValueError(f"the checkpoint's averages were not made with normalise={self.normalise}")
-        if ("noise" in state) != self.rounds:
-            raise ValueError(f"the checkpoint's averages were not made with dtype={self.dtype}")
-        self._bases.loaded(state["bases"], params)
-        estimator = self._estimator_called(state["estimator"], count, static=static)
-        for index, entry in state["averages"].items():
-            if index >= len(params):
-                raise ValueError(f"the checkpoint has averages of parameter {index}; there are {len(params)}")
-            try:
-                assert estimator is not None
-                estimator.empty(Block((params[index],)), self.dtype, self.basis is not None).check_state_dict(entry)
-            except ValueError as error:
-                raise ValueError(f"the checkpoint's averages of parameter {index} {error}") from None
+        check_state(self, state, params, count, static=static)
 
     def load_state_dict(
         self, state: dict[str, Any], params: Sequence[Tensor], layout: Layout, count: int | None, *, static: bool
     ) -> None:
         """Take on such a state, with the averages in the blocks of ``layout``; after an error, nothing of it."""
-        estimator, store = self._estimator_called(state["estimator"], count, static=static), None
-        if estimator is not None:
-            averages: dict[Block, Averages] = {}
-            for index, entry in state["averages"].items():
-                block = Block((params[index],))
-                averages[block] = estimator.empty(block, self.dtype, self.basis is not None)
-                averages[block].load_state_dict(entry, self.compute_dtype(params[index]))
-            make = partial(_empty, estimator, self.dtype, self.basis is not None)
-            store = Store(make, None, averages).repacked(layout)
-        generator = _generator(state["generator"])
-        noise = _generator(state["noise"]) if self.rounds else self.noise
-        constant, norms = dict(state["constant"]), dict(state.get("norms", {}))
-        bases = self._bases.loaded(state["bases"], params)
-        self.steps, self.wait, self._used = int(state["steps"]), int(state["wait"]), estimator
-        self.generator, self.noise = generator, noise
-        self._store, self._bases, self.constant, self.norms = store, bases, constant, norms
+        load_state(self, state, params, layout, count, static=static)
 
-
-def _empty(estimator: Estimator, dtype: torch.dtype | None, turned: bool, block: Block) -> Averages:
-    """A function, not a lambda: stores are pickled."""
-    return estimator.empty(block, dtype, turned)
-
-
-def _generator(state: Tensor) -> torch.Generator:
-    result = torch.Generator()
-    result.set_state(state.cpu())
-    return result
+    def make(self, estimator: Estimator) -> Make:
+        """What makes the averages of a block, before any update; it knows nothing of this metric's state."""
+        return partial(estimator.empty, dtype=self.dtype, turned=self.basis is not None)
 
 
 def _rampup_steps(rampup: int | float, total_steps: int | None) -> int:

@@ -47,8 +47,11 @@ class Metric(Protocol):
     def largest_gradient(self, param: Tensor) -> float:
         """The largest entry of a gradient that it can handle; a step with a larger one is skipped."""
 
-    def measure(self, count: int, *, static: bool) -> Any:
-        """Decide what this step measures, of so many objectives under a solver whose weights are constant or not."""
+    def measure(self, count: int, *, static: bool, rows: bool) -> Any:
+        """Decide what this step measures, of so many objectives under a solver whose weights are constant or not.
+
+        ``rows`` says that the gradient of each objective is computed by itself anyway.
+        """
 
     def settle(
         self,

@@ -74,7 +74,7 @@ def random_bits(like: Tensor, noise: torch.Generator | None, block: Block | None
         noise = torch.Generator(like.device).manual_seed(seed)
     size = like.shape[-1] if block is None else sum(block.whole_sizes)
     words = torch.empty((size + 3) // 4, dtype=torch.int64, device=like.device)
-    words.random_(-(2**63), None, generator=noise)  # four entries a draw
+    words.random_(-(2**63), None, generator=noise)  # four entries per draw
     bits = words.view(torch.int16)[:size]
     return (bits if block is None else block.own(bits)).to(torch.int32).bitwise_and_(0xFFFF)
 

@@ -293,7 +293,7 @@ class MultiObjective(Wrapper):
         if pending is not None and [*map(id, pending.params)] != [*map(id, params)]:
             raise ValueError("the trainable parameters changed within a step: call zero_grad() first")
         gradients = [p.grad for p in params if p.grad is not None]
-        if pending is None or not pending.written.versions:
+        if pending is None or not pending.written.begun:
             lost = foreign(params)
         else:
             lost = not pending.failed and pending.written.was_touched(gradients)

@@ -103,7 +103,8 @@ class Step:
             measurement = before.measurement
         else:  # later micro-batches may hold what this one lacks, so it is of all objectives
             count, static = len(batch.roots), rooms.solver.static
-            measurement = None if rooms.metric is None else rooms.metric.measure(count, static=static)
+            rows = rooms.solver.needs_rows or rooms.options.rows == "all"
+            measurement = None if rooms.metric is None else rooms.metric.measure(count, static=static, rows=rows)
         step = cls(rooms, params, batch.names, preference, measurement, Collected(batch.values, batch.present, layout))
         if any(map(is_divided, params)):
             step.written.among = rooms.exchange.processes

@@ -46,7 +46,9 @@ class Front:
         a = check_preferences("preferences", preferences)
         values = as_doubles(points)
         if values.dim() != 2 or values.shape[1] == 0 or len(values) != len(a):
-            raise ValueError(f"points must have the shape [{len(a)}, metrics], a row a ray, got {list(values.shape)}")
+            raise ValueError(
+                f"points must have the shape [{len(a)}, metrics], one row per ray, got {list(values.shape)}"
+            )
         broken = ~torch.isfinite(values).all(dim=1)
         if bool(broken.any()):
             raise ValueError(f"points must be finite, got {values[broken].tolist()} at the rays {a[broken].tolist()}")

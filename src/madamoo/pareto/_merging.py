@@ -21,7 +21,7 @@ def merge(losses: Sequence[RayLosses], preferences: Any, *, penalty: float = 0.0
     that no ray wants has weight zero and the plain mean of its losses.
 
     Args:
-        losses: one entry a ray: the losses under that preference, a sequence or a dict of scalars. The merged losses
+        losses: one entry per ray: the losses under that preference, a sequence or a dict of scalars. The merged losses
             come in the same form.
         preferences: [W, C], the rays.
         penalty: coefficient of the multi-forward regulariser of PaMaL, :func:`disorder`. It is added to an objective's
@@ -71,7 +71,7 @@ def disorder(losses: Tensor, wants: Tensor) -> Tensor:
 def _columns(losses: Sequence[RayLosses]) -> tuple[list[str] | None, list[Tensor]]:
     """The names of the objectives, if they have some, and for each its losses [W]."""
     if not isinstance(losses, Sequence) or not losses:
-        raise TypeError("losses must be a sequence with one entry a ray: the losses under that preference")
+        raise TypeError("losses must be a sequence with one entry per ray: the losses under that preference")
     first = losses[0]
     names = list(first) if isinstance(first, Mapping) else None
     count = len(first)

@@ -13,8 +13,11 @@ from torch.optim import Optimizer
 
 from ..checks import check_positive
 from ..gradients import (
+    Batch,
     Collected,
     Collector,
+    Exchange,
+    Found,
     Layout,
     LossesT,
     Written,
@@ -23,6 +26,7 @@ from ..gradients import (
     check_names,
     differentiate,
     foreign,
+    is_divided,
     largest_entry,
     read_losses,
     used_up,
@@ -39,8 +43,9 @@ class PerObjectiveRun:
     count: int | None = None
     names: tuple[str, ...] | None = None
     skipped: int = 0
-    warned: set[str] = field(default_factory=set)  # what the user was told once
+    warned: set[str] = field(default_factory=set)  # what the user was warned of
     pending: Pending | None = None
+    exchange: Exchange = field(default_factory=Exchange)
 
 
 @dataclass
@@ -123,18 +128,33 @@ class PerObjective(Optimizer):
                 "the gradients that are in .grad before opt.backward(losses) are overwritten: give what they are of as "
                 "one more objective"
             )
+        if any(map(is_divided, params)):
+            raise ValueError(f"{type(self).__name__} trains replicas, not shards of parameters")
         names, count = (run.names, run.count) if before is None else (before.names, len(before.collected.values))
-        batch = read_losses(losses, names, count)
-        if batch.scaled_by() is not None:
-            raise ValueError(f"the losses look scaled by a GradScaler, which {type(self).__name__} cannot use")
+
+        def read(names: tuple[str, ...] | None) -> Batch:
+            batch = read_losses(losses, names, count)
+            if batch.scaled_by() is not None:
+                raise ValueError(f"the losses look scaled by a GradScaler, which {type(self).__name__} cannot use")
+            batch.check_graph()  # raises for a checkpoint that hides its parameters
+            return Batch(batch)
+
+        batch = run.exchange.losses(read, (names, count), params, {"optimizer": repr(self)}).losses
         if before is not None and not before.collected.finite:
             return
-        batch.check_graph()  # raises for a checkpoint that hides its parameters
         collector = Collector(params, lambda _: 0)
         collected = collector.open(None if before is None else before.collected, batch, Layout())
         if collected.finite:
-            found = differentiate(batch, params, batch.present, retain_graph=retain_graph)
-            collected = collector.add(collected, found, opaque=False, missing=False)
+            size = len(batch.values) + 1, len(params)
+
+            def find() -> tuple[Found, Tensor]:
+                found = differentiate(batch, params, batch.here, retain_graph=retain_graph)
+                return found, found.signs(len(batch.values), len(params), opaque=False)
+
+            found, signs = run.exchange.meet(find, size[0] * size[1], torch.uint8)
+            collected = collector.add(
+                collected, found, opaque=False, missing=False, signs=signs.view(size), send=run.exchange.rows
+            )
             # Squares must be finite, also that of a whole tensor's norm.
             limit = min((torch.finfo(moment_dtype(p)).max ** 0.375 for p in params), default=0.0)
             if not largest_entry(collected.rows, limit) <= limit:  # NaN compares false
@@ -157,9 +177,10 @@ class PerObjective(Optimizer):
     def _show(self, pending: Pending) -> None:
         for param in self._params():
             param.grad = None
-        for param, _, stack in by_param(pending.collected.rows):
-            pending.written.write(param, stack.sum(0).to(param.dtype))
-        pending.written.vanishes = not any(bool(g.any()) for g in pending.written.versions)
+        sums = [(param, stack.sum(0).to(param.dtype)) for param, _, stack in by_param(pending.collected.rows)]
+        for param, gradient in sums:
+            pending.written.write(param, gradient)
+        pending.written.vanishes = not any(bool(gradient.any()) for _, gradient in sums)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

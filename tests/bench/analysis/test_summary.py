@@ -108,6 +108,7 @@ def test_text_data_and_figures(tmp_path):
 def test_the_best_other_is_chosen_on_validation_data():
     values = {
         "adam": [10.0, 12.0, 11.0],
+        "madam-paper": [1.0, 1.0, 1.0],  # a form of MAdam
         "marginal": [9.0, 9.0, 9.0],
         "madam": [8.0, 9.6, 8.8],
         "soap": [7.0, 8.0, 7.5],

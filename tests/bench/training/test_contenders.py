@@ -70,6 +70,12 @@ def test_options_of_madam_and_of_the_control_arrive():
     assert optimizer("marginal:rampup=7")[0].metric.estimator == "marginal"
 
 
+def test_the_papers_form_has_a_name_of_its_own():
+    built, _ = optimizer("madam-paper:rampup=7:beta=0.9")
+    assert built.metric.options() == PreferenceMetric.paper(rampup=7, beta=0.9).options()
+    assert optimizer("madam-paper")[0].metric.options() == PreferenceMetric.paper().options()
+
+
 def test_options_find_the_metric_or_the_inner_optimizer():
     """What both know is the metric's."""
     built, _ = optimizer("madam:inner=soap:refresh=3:beta2=0.9:eps=1e-12:rampup=7")
@@ -117,6 +123,7 @@ def test_hidden_matrices_are_neither_first_nor_last():
         ("soap:refresh=often", "refresh must be a number, got 'often'"),
         ("soap:refresh=0", "refresh must be at least 1, got 0"),
         ("marginal:estimator=full", "marginal has no option 'estimator'"),
+        ("madam-paper:floor=True", "madam-paper has no option 'floor'; it has beta, rampup"),
         ("muon:beta1=True", "beta1 must be a number, got True"),
         ("adatask:inner=soap", "adatask has no option 'inner'"),
     ],

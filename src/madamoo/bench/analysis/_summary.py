@@ -13,8 +13,8 @@ from madamoo.presentation import style
 from madamoo.presentation.tables import Cell, Table, check_format, write_data, write_tables
 
 from ..problems import Metric
-from ..runs import Record, Say, canonical, parse, to_stderr
-from ..training import metrics_of
+from ..runs import Record, Say, canonical, to_stderr
+from ..training import is_madam, metrics_of
 from ._benchmarks import benchmarks_of
 from ._margin import LEVEL, MARGIN, holm, p_value
 from ._table import rows, t_interval
@@ -119,7 +119,7 @@ def _per_seed(row: dict[str, Any], optimizer: str) -> dict[str, float]:
 def _best_control(row: dict[str, Any], metric: Metric) -> str:
     """Of those that have all seeds of the row, Adam among them."""
     seeds = [str(seed) for seed in row["seeds"]]
-    others = [name for name in row["others"] if parse(name)[0] != "madam"]
+    others = [name for name in row["others"] if not is_madam(name)]
     known = ["adam", *(["marginal"] if row["marginal"] is not None and not row["marginal_is_madam"] else []), *others]
     found = {name: _per_seed(row, name) for name in known}
     means = {name: fmean(v[seed] for seed in seeds) for name, v in found.items() if all(seed in v for seed in seeds)}
@@ -193,8 +193,7 @@ def render_summary(cells: Sequence[CellSummary], format: str = "text") -> str:
     body = tuple(tuple(line[heading] for heading in header) for line in lines)
     title = "No cells"
     if cells:
-        variant = cells[0].optimizer.removeprefix("madam").removeprefix(":")
-        name = f"MAdam ({variant})" if variant else "MAdam"
+        name = style.optimizer_name(cells[0].optimizer)
         title = f"What {name} gains, in per cent of the error: {style.RATES[cells[0].rate]}"
     idle = any(gain is not None and not gain.counted for cell in cells for gain in (cell.over_adam, cell.over_control))
     notes = [

@@ -20,6 +20,13 @@ def number(text: Any) -> float:
         raise typer.BadParameter(f"{text!r} is not a number") from None
 
 
+def seconds(text: Any) -> float:
+    found = number(text)
+    if not 0 <= found < float("inf"):
+        raise typer.BadParameter(f"{text!r} is no number of seconds")
+    return found
+
+
 def whole(text: Any) -> int:
     try:
         return int(text)

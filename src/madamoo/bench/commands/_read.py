@@ -61,8 +61,12 @@ def summary(
 ) -> None:
     """What MAdam gains over Adam and over the control, on every benchmark there are runs of."""
     from ..analysis import draw_summary, render_summary, summarise
-    from ..runs import read_records
+    from ..runs import naming, parse, read_records
+    from ..training import OPTIMIZERS
 
+    with naming("optimizer", optimizer):
+        if parse(optimizer)[0] not in OPTIMIZERS:
+            raise ValueError(f"it must be one of {', '.join(OPTIMIZERS)}, with options")
     if rate not in ("best", "equal"):
         raise ValueError(f"--rate must be best or equal, got {rate!r}")
     _there(results)

@@ -33,6 +33,7 @@ from ._options import (
     count,
     number,
     plainly,
+    seconds,
     whole,
 )
 
@@ -48,7 +49,7 @@ def run(
         typer.Option(help="Learn a whole front: pamal, palora, cosmos, phn, paretomtl, epo or ferero, with options."),
     ] = None,
     optimizer: Annotated[
-        str, typer.Option(help="adam, sgd, soap, muon, madam, marginal, mtadam or adatask, with options.")
+        str, typer.Option(help="adam, sgd, soap, muon, madam, madam-paper, marginal, mtadam or adatask, with options.")
     ] = "madam",
     seed: Annotated[int, typer.Option(help="Of the weights and the batches.", parser=whole, metavar="NUMBER")] = 0,
     profile: Profile = "cpu",
@@ -62,7 +63,7 @@ def run(
     threads: Annotated[int | None, typer.Option(help="Default: the profile's.", parser=count, metavar="COUNT")] = None,
     device: Device = None,
     checkpoint_every: Annotated[
-        float, typer.Option(help="Seconds between checkpoints, at most.", parser=number, metavar="SECONDS")
+        float, typer.Option(help="Seconds between checkpoints, at most.", parser=seconds, metavar="SECONDS")
     ] = 10.0,
     diagnose: Diagnose = True,
     images: Images = None,
@@ -70,10 +71,13 @@ def run(
     volumes: Volumes = None,
     perceptual: Perceptual = None,
 ) -> None:
-    """Train once. Killed and started again, it goes on where it was; a finished run is not repeated."""
+    """Train once. Killed and started again, it goes on where it was; a finished run is not repeated.
+
+    Under torchrun, several processes do the run together, each with a part of every batch; the record is that of one.
+    """
     from ..problems import with_folders
     from ..runs import naming
-    from ..training import choose_device, configure, problem_of, solver_of, train
+    from ..training import choose_device, configure, problem_of, solver_of, together, train
     from ._progress import Progress, describe
 
     if method is not None and solver is not None:
@@ -96,28 +100,32 @@ def run(
         model=model,
         schedule=schedule,
     )
-    folder = out or config.folder(RUNS)
-    problem, size = problem_of(config)
-    for line in describe(config, size, folder):
-        typer.echo(line)
-    with Progress(problem, config.epochs) as progress:
-        record = train(
-            config,
-            folder,
-            data_dir=data_dir,
-            threads=threads,
-            device=device,
-            checkpoint_every=checkpoint_every,
-            diagnose=diagnose,
-            report=progress.epoch,
-        )
-    if not progress.rows:
-        typer.echo("Already done; nothing was run.")
-    for note in record.get("notes") or ():
-        typer.echo(f"Note: {note}", err=True)
-    typer.echo(_result(problem, record))
-    if record["status"] == "diverged":
-        raise typer.Exit(1)
+    with together() as processes:
+        folder = out or config.folder(RUNS)
+        problem, size = problem_of(config)
+        for line in describe(config, size, folder):
+            typer.echo(line)
+        with Progress(problem, config.epochs) as progress:
+            record = train(
+                config,
+                folder,
+                data_dir=data_dir,
+                threads=threads,
+                device=device,
+                checkpoint_every=checkpoint_every,
+                diagnose=diagnose,
+                report=None if processes.rank else progress.epoch,
+                processes=processes,
+            )
+        if processes.rank:
+            return
+        if not progress.rows:
+            typer.echo("Already done; nothing was run.")
+        for note in record.get("notes") or ():
+            typer.echo(f"Note: {note}", err=True)
+        typer.echo(_result(problem, record))
+        if record["status"] == "diverged":
+            raise typer.Exit(1)
 
 
 def _result(problem: Any, record: dict[str, Any]) -> str:

@@ -210,6 +210,10 @@ class Benchmark(ABC):
     def losses(self, model: nn.Module, batch: Any) -> list[Tensor]:
         """One scalar per objective."""
 
+    def share(self, batch: Any, rank: int, count: int) -> tuple[Any, int]:
+        """Of a batch, the part of process ``rank`` of ``count``, and the samples behind each of its losses."""
+        raise ValueError(f"{self.name} trains in one process, not in {count}: its batches cannot be divided")
+
     def before_step(self, model: nn.Module, batch: Any, optimizer: Any) -> None:
         """Before the losses of a step: tell the optimizer's solver what it needs beyond them, or change the batch."""
         return

@@ -169,6 +169,12 @@ class Supervised(Benchmark):
     def losses(self, model: nn.Module, batch: Split) -> list[Tensor]:
         return self.criteria(model(batch.inputs), batch.targets)
 
+    def share(self, batch: Split, rank: int, count: int) -> tuple[Split, int]:
+        part = batch[rank::count]
+        if len(batch) < count:
+            raise ValueError(f"{self.name}: a batch of {len(batch)} samples cannot be divided among {count} processes")
+        return part, len(part)
+
     @torch.no_grad()
     def evaluate(self, model: nn.Module, data: Data, split: str, size: int) -> Evaluation:
         """The metrics, and the mean of each loss over the samples."""

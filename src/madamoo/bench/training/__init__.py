@@ -1,7 +1,7 @@
 """Training: configurations, what is compared, the loop, one run, many runs, and the processes they run in."""
 
 from ._configure import configure, problem_of, reductions
-from ._contenders import OPTIMIZERS, available_solvers, is_static
+from ._contenders import OPTIMIZERS, available_solvers, is_madam, is_static
 from ._device import choose_device
 from ._diagnosis import attach
 from ._fronts import FrontTraining
@@ -10,6 +10,7 @@ from ._methods import METHODS, front_of, metrics_of, solver_of
 from ._predict import predict
 from ._run import train
 from ._sweep import ENGINES, grid, is_busy, plan, sweep
+from ._together import together
 from ._workers import cores, gather, workers
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "gather",
     "grid",
     "is_busy",
+    "is_madam",
     "is_static",
     "metrics_of",
     "plan",
@@ -35,6 +37,7 @@ __all__ = [
     "reductions",
     "solver_of",
     "sweep",
+    "together",
     "train",
     "workers",
 ]

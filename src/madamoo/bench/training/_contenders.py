@@ -54,6 +54,10 @@ OPTIMIZERS = {
     "sgd": Contender("SGD with momentum on the solver's direction", "sgd"),
     "soap": Contender("SOAP on the solver's direction: Adam in an eigenbasis", "soap"),
     "madam": Contender("MAdam; options: those of PreferenceMetric, inner=soap and the like, the inner's", metric={}),
+    "madam-paper": Contender(
+        "MAdam in the paper's own form, PreferenceMetric.paper(); options: beta, rampup and the like",
+        metric={"estimator": "pair", "eps": 1e-8, "ramp": "paper", "bias_correction": False, "floor": False},
+    ),
     "marginal": Contender("control: divides by the average of d^2, else as madam", metric={"estimator": "marginal"}),
     "mtadam": Contender("MTAdam, which balances by itself", alone=MTAdam),
     "adatask": Contender("AdaTask, which balances by itself", alone=AdaTask),
@@ -108,6 +112,11 @@ def check_solver(spec: str, benchmark: Benchmark) -> Solver:
     if parse(spec)[0] == RAYS:
         return ray_solver(spec, benchmark)[0]
     return build_solver(spec, benchmark, 0)
+
+
+def is_madam(spec: str) -> bool:
+    """Whether the optimizer is a form of MAdam, and so no baseline of it."""
+    return parse(spec)[0] in ("madam", "madam-paper")
 
 
 def balances_alone(spec: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from madamoo.gradients import Processes
 from madamoo.solvers import Solver
 
 from ..problems import Benchmark, Evaluation, Profile, build_model
@@ -15,6 +16,7 @@ from ..runs import Config
 from ._contenders import build_optimizer, build_solver, hidden_matrices
 from ._cost import clock
 from ._schedules import build_schedule
+from ._together import even_buffers
 from ._weights import WeightLog
 
 
@@ -27,6 +29,7 @@ class Training:
 
     def __init__(self, config: Config, benchmark: Benchmark, profile: Profile, data: Any, device: torch.device) -> None:
         self.config, self.benchmark, self.profile, self.device = config, benchmark, profile, device
+        self.processes = Processes()  # those that do the run together
         torch.manual_seed(config.seed)
         self.data = benchmark.move(data, device)
         self.model = self.build_model(data).to(device)
@@ -113,16 +116,16 @@ class Training:
         position = self.step % self.batches.steps
         if position == 0:
             self.loss_sums.zero_()
-        batch = self.batches.draw(position, self.generator)
+        batch, given = self._share(self.batches.draw(position, self.generator))
         self.benchmark.before_step(self.model, batch, self.optimizer)
         losses, preference = self.losses(batch)
         self.set_rates()
         self.optimizer.zero_grad()
-        given = {} if preference is None else {"preference": preference}
+        given |= {} if preference is None else {"preference": preference}
         self.optimizer.backward(losses, **given)
         self.optimizer.step()
         self.weights.add(getattr(self.optimizer, "weights", None))
-        self.loss_sums += torch.stack([loss.detach() for loss in losses]).to("cpu", torch.float64)
+        self.loss_sums += self._mean_over_processes(losses)
         self.step += 1
         if self.step == self.total_steps:
             self.benchmark.finish(self.model, batch)
@@ -131,6 +134,18 @@ class Training:
             return False
         self._end_epoch()
         return True
+
+    def _share(self, batch: Any) -> tuple[Any, dict[str, Any]]:
+        """This process' part of a batch, and what the optimizer has to know of it."""
+        if self.processes.count == 1:
+            return batch, {}
+        part, samples = self.benchmark.share(batch, self.processes.rank, self.processes.count)
+        return part, {"counts": [samples] * len(self.benchmark.objectives)}
+
+    def _mean_over_processes(self, losses: list[Tensor]) -> Tensor:
+        if self.processes.count > 1:
+            return torch.tensor([*self.optimizer.losses_by_name.values()], dtype=torch.float64)
+        return torch.stack([loss.detach() for loss in losses]).to("cpu", torch.float64)
 
     def set_rates(self) -> None:
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
@@ -168,6 +183,7 @@ class Training:
 
     def evaluate(self, split: str) -> Evaluation:
         """Metrics and losses on the "validation" or "test" data."""
+        even_buffers(self.model, self.processes)
         self.model.eval()
         try:
             return self.benchmark.evaluate(self.model, self.data, split, self.config.batch)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from madamoo import diagnostics
+from madamoo.gradients import Processes
 
 from ..problems import Benchmark, data_root
 from ..runs import ENDED, Config, RunFolder
@@ -23,6 +24,7 @@ from ._diagnosis import attach
 from ._fronts import FrontTraining, RayTraining, train_rays
 from ._loop import Training
 from ._methods import is_conditioned, is_of_all_rays, is_of_one_ray, metrics_of
+from ._together import Onlooker, check
 
 CHECKPOINT_EVERY = 10.0  # seconds at most, where a checkpoint is quickly written
 
@@ -46,6 +48,7 @@ def train(
     keep_checkpoint: bool = True,
     diagnose: bool = False,
     report: Report | None = None,
+    processes: Processes | None = None,
 ) -> dict[str, Any]:
     """Do the run, or what is left of it, and return its record.
 
@@ -54,11 +57,16 @@ def train(
         device: cpu, cuda, cuda:1 or mps; None is a GPU if torch finds one.
         diagnose: leave ``diagnostics.jsonl`` in the folder as well; the run is the same, bit for bit, but for its time.
         report: gets each epoch's row.
+        processes: those that do the run together, each with a part of every batch; the first one reads and writes. The
+            run is not diagnosed then.
     """
     place = choose_device(device)
-    files = RunFolder(folder)
+    processes = Processes() if processes is None else processes
+    check(config, processes)
+    diagnose = diagnose and processes.count == 1
+    files: Any = Onlooker() if processes.rank else RunFolder(folder)
     with files.locked():
-        record = files.read(config)
+        record = processes.gather(files.read(config))[0]
         benchmark, profile = problem_of(config)
         if record is not None and record["status"] in ENDED:
             absent = _absent(record, benchmark)
@@ -80,7 +88,7 @@ def train(
             files.write(record)
             return record
         data = benchmark.load(data_root(data_dir), profile, config.seed)
-        state = files.load(config)
+        state = processes.gather(files.load(config))[0]
         if state is not None and not _is_thread_count(state.get("threads")):
             files.refuse_checkpoint("it has no number of threads")
             state = None
@@ -91,6 +99,7 @@ def train(
 
             def begin() -> tuple[Training, diagnostics.Probe | None]:
                 training = kind_of(config)(config, benchmark, profile, data, place)
+                training.processes = processes
                 if state is not None:
                     training.load_state_dict(state["training"])
                 return training, attach(training, folder, state and state.get("probe")) if diagnose else None
@@ -116,7 +125,7 @@ def train(
                 "objectives": list(benchmark.objectives),
                 "metric": repr(getattr(training.optimizer, "metric", None)),  # in full, should a default change one day
                 "parameters": sum(p.numel() for p in training.model.parameters()),
-                "environment": describe_environment(place),
+                "environment": {**describe_environment(place), "processes": processes.count},
                 "notes": _notes(training),
                 "diagnosed": probe and probe.every,  # one step in so many, which takes longer
             }

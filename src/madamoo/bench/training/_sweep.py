@@ -72,7 +72,7 @@ def plan(configs: Sequence[Config], root: Path) -> Plan:
 
 def _expected(missing: Sequence[Config], records: Sequence[dict[str, Any]]) -> float | None:
     """Mean time of the records that are most like each run: same solver and optimizer, else same benchmark."""
-    paces: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)  # seconds an epoch
+    paces: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)  # seconds per epoch
     for record in records:
         if record.get("cost"):
             config = record["config"]
