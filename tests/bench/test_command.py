@@ -179,7 +179,7 @@ WRONG = [
     (["sweep", "digits", "--solvers", "ls,cagrad:c=abc"], "--solvers cagrad:c=abc: c must be a number"),
     (["sweep", "digits", "--engine", "slurm"], "--engine must be one of"),
     (["table", "digits"], "--results runs: there is no such folder"),
-    (["summary", "--optimizer", "sgd"], "--optimizer sgd: it must be one of adam, madam"),
+    (["summary", "--optimizer", "lion"], "--optimizer lion: it must be one of adam, sgd"),
     (["table", "nope"], "BENCHMARK nope: no benchmark is called 'nope'"),
     (["ablation", "digits", "--format", "xml", "--results", "{tmp}/x"], "format must be one of"),
 ]

@@ -152,7 +152,7 @@ TRAINED = {name: make for name, make in MAKERS.items() if name != "smooth_tcheby
 @pytest.mark.parametrize("name", TRAINED)
 def test_training_ends_on_the_pareto_set(name, count, metric):
     problem, solver = Quadratics(count), TRAINED[name]()
-    metric = None if metric is None else PreferenceMetric(rampup=0)
+    metric = None if metric is None else PreferenceMetric("full", rampup=0)
     x, weights = train(problem, solver, metric, observe=name == "famo")
     assert problem.distance(x) < (0.06 if name == "tchebycheff" else 0.02), (x, weights)
     values, anchors = problem.values(x), problem.anchors

@@ -83,15 +83,16 @@ class Variant:
 
 # With bias correction the averages are right from the first step on; a ramp-up only delays the comparison.
 AT_ONCE = {"rampup": 0}
-PLAIN = {"estimator": "full", "eps": 1e-8, "ramp": "paper", "bias_correction": False, "floor": False}
+FULL = {"estimator": "full"}
+PLAIN = {**FULL, "eps": 1e-8, "ramp": "paper", "bias_correction": False, "floor": False}
 VARIANTS: dict[str, Variant] = {
     ADAM: Variant(ADAM),
     CONTROL: Variant(CONTROL, AT_ONCE),
-    MADAM: Variant(MADAM, AT_ONCE),
+    MADAM: Variant(MADAM, {**FULL, **AT_ONCE}),
     PAPER: Variant(MADAM, PLAIN),
-    RAMPED: Variant(MADAM, alone=True),
+    RAMPED: Variant(MADAM, FULL, alone=True),
     ADAM_STILL: Variant(ADAM, momentum=0.0),
-    EXACT: Variant(EXACT, AT_ONCE),
+    EXACT: Variant(EXACT, {**FULL, **AT_ONCE}),
 }
 
 
