@@ -25,7 +25,7 @@ def sgd(net):
 
 
 def draws(opt):
-    """The pairs that the metric will draw, one a step."""
+    """The pairs that the metric will draw, one per step."""
     generator = copy.deepcopy(opt.metric.generator)
     drawn = []
 
