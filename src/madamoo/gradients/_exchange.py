@@ -61,12 +61,12 @@ class Exchange:
         read: Callable[[Names], Batch],
         known: tuple[Names, int | None],
         params: Sequence[Tensor],
-        settings: Mapping[str, Any],
+        settings: Callable[[], Mapping[str, Any]],
     ) -> Batch:
         """The batch with values and presence that hold for all processes, and its losses weighed for their mean.
 
         ``read`` reads this process' losses, given the names of the objectives if these are known. As long as nothing is
-        known of the objectives, processes first compare names, parameters and ``settings``.
+        known of the objectives, processes first compare names, parameters and ``settings``, which nobody else asks for.
         """
         names, count = known
         processes = self.processes
@@ -105,7 +105,7 @@ class Exchange:
         return _agreed(batch, total, weighed, processes.count)
 
     def _introduce(
-        self, read: Callable[[Names], Batch], params: Sequence[Tensor], settings: Mapping[str, Any]
+        self, read: Callable[[Names], Batch], params: Sequence[Tensor], settings: Callable[[], Mapping[str, Any]]
     ) -> tuple[Names, int]:
         """Compare what all processes must have alike. The names are those of all first batches together."""
 
@@ -113,7 +113,7 @@ class Exchange:
             losses = read(None).losses
             kinds = [f"{tuple(p.shape)} {p.dtype}" for p in params]
             order = None if losses.names is None else list(losses.names)
-            return {"names": order, "count": len(losses.roots), "parameters": kinds, **settings}
+            return {"names": order, "count": len(losses.roots), "parameters": kinds, **settings()}
 
         everyone = self._all(facts)
         first, order = everyone[0], [f["names"] for f in everyone]

@@ -7,6 +7,7 @@ Q_L' G Q_R: coordinates in which the curvature is closest to diagonal (Shampoo, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
@@ -73,10 +74,7 @@ class EigenBasis:
 
 def matrix_shape(shape: Sequence[int]) -> tuple[int, int]:
     """[outputs, all the rest]."""
-    rest = 1
-    for size in shape[1:]:
-        rest *= size
-    return shape[0], rest
+    return shape[0], math.prod(shape[1:])
 
 
 @dataclass(frozen=True)
@@ -133,16 +131,10 @@ class Frame:
     is_first: bool = False  # made of the very direction that it is about to rotate
 
     @classmethod
-    def first(cls, param: Tensor, d: Tensor, options: EigenBasis) -> Frame | None:
-        """From the first direction of a parameter; None if it keeps its own basis."""
-        left, right = options.turned(param.shape)
-        if not (left or right):
-            return None
-        shape = matrix_shape(param.shape)
-        D = d.view(shape)
-        return cls(
-            shape, Side.first(D).to(d.dtype) if left else None, Side.first(D.T).to(d.dtype) if right else None, True
-        )
+    def first(cls, D: Tensor, left: bool, right: bool) -> Frame:
+        """From the first direction of a parameter, of the sides that are rotated."""
+        first = [Side.first(A).to(D.dtype) if turned else None for A, turned in ((D, left), (D.T, right))]
+        return cls((D.shape[0], D.shape[1]), first[0], first[1], is_first=True)
 
     def rotate(self, rows: Tensor) -> Tensor:
         """Q_L' G Q_R for each row G."""
@@ -270,14 +262,10 @@ class Bases:
             return Turn(x.block, none)
         frames = []
         for param, part in x.block.parts():
-            frame = self.frames.get(param)
+            frame, turned = self.frames.get(param), self.options.turned(param.shape)
             # A parameter that no gradient has moved yet, as behind the zeros of an adapter, has no eigenvectors.
-            if (
-                frame is None
-                and any(self.options.turned(param.shape))
-                and bool(x.rows[:, part].any() | x.d[part].any())
-            ):
-                frame = Frame.first(param, x.d[part].contiguous(), self.options)
+            if frame is None and any(turned) and bool(x.rows[:, part].any() | x.d[part].any()):
+                frame = Frame.first(x.d[part].reshape(matrix_shape(param.shape)), *turned)
             frames.append(frame)
         return Turn(x.block, tuple(frames))
 
@@ -317,10 +305,8 @@ class Bases:
             shape = matrix_shape(param.shape)
             for name, turned, size in zip(("left", "right"), self.options.turned(param.shape), shape, strict=True):
                 found = [entry.get(f"{name}_{part}") for part in ("average", "Q")]
-                shapes, wanted = (
-                    [None if t is None else tuple(t.shape) for t in found],
-                    (size, size) if turned else None,
-                )
+                shapes = [None if t is None else tuple(t.shape) for t in found]
+                wanted = (size, size) if turned else None
                 if shapes != [wanted, wanted]:
                     raise ValueError(
                         f"the checkpoint's basis of parameter {index} has shapes {shapes} on its {name}, not {wanted}"

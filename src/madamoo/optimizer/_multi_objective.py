@@ -272,13 +272,14 @@ class MultiObjective(Wrapper):
         finally:
             self.run.holds = before
 
-    @property
     def _settings(self) -> dict[str, Any]:
         """What all processes of a run must have alike."""
-        options = {name: value for name, value in self.options.saved().items()}
-        metric = None if self.metric is None else self.metric.options()
-        own = {"options": options, "solver": repr(self.solver), "metric": metric}
-        return {**own, "optimizer": type(self.optimizer).__name__}
+        return {
+            "options": self.options.saved(),
+            "solver": repr(self.solver),
+            "metric": None if self.metric is None else self.metric.options(),
+            "optimizer": type(self.optimizer).__name__,
+        }
 
     def _rooms(self) -> Rooms:
         run = self.run
@@ -424,7 +425,7 @@ class MultiObjective(Wrapper):
             read = read_losses(losses, names, self.run.count, graph=False)
             return Batch(read, read_counts(counts, read))
 
-        batch = self.run.exchange.losses(read, (self.run.names, self.run.count), (), {}).losses
+        batch = self.run.exchange.losses(read, (self.run.names, self.run.count), (), dict).losses
         self.solver.ensure(len(batch.values))
         self.solver.observe(batch.values)
 

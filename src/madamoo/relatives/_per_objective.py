@@ -139,7 +139,7 @@ class PerObjective(Optimizer):
             batch.check_graph()  # raises for a checkpoint that hides its parameters
             return Batch(batch)
 
-        batch = run.exchange.losses(read, (names, count), params, {"optimizer": repr(self)}).losses
+        batch = run.exchange.losses(read, (names, count), params, lambda: {"optimizer": repr(self)}).losses
         if before is not None and not before.collected.finite:
             return
         collector = Collector(params, lambda _: 0)
