@@ -17,14 +17,14 @@ from ..gradients import Block, Layout, is_divided
 from ._averages import Averages, Make, metric_of, shrink_for
 from ._basis import Bases, BasisName, EigenBasis
 from ._checkpoint import check_state, load_state, save_state
-from ._estimators import ESTIMATORS, Estimator, Marginal, choose
+from ._estimators import ESTIMATORS, Estimator, Marginal, Relative, Still, choose
 from ._measured import Measured, MeasuredBlock, norms_of
 from ._memory import Growth, check_memory
 from ._movement import Movement
 from ._rounding import DROPPED
 from ._store import Store
 
-EstimatorName: TypeAlias = Literal["auto", "pair", "full", "diagonal", "separable", "collapsed", "marginal"]
+EstimatorName: TypeAlias = Literal["auto", "pair", "full", "diagonal", "separable", "relative", "collapsed", "marginal"]
 Ramp: TypeAlias = Literal["largest", "matched", "paper"]
 DTYPES = (None, torch.float64, torch.float32, *DROPPED)
 RAMPS = ("largest", "matched", "paper")
@@ -43,8 +43,11 @@ class PreferenceMetric:
             ``"full"`` all pairs, each step; ``"pair"`` the averages of one pair drawn at random each step, as in the
             paper; ``"diagonal"`` without cross terms; ``"separable"`` one buffer for any C, the average v of d^2,
             and for each row of a weight the averages S_ij of g_i . g_j and T of |d|^2 over the row: C is taken for
-            (lambda' S lambda / T) v; ``"collapsed"`` the average of d^2, which is the same as full, in one buffer, as
-            long as lambda is constant (it refuses other solvers) and no batch lacks an objective (it warns);
+            (lambda' S lambda / T) v; ``"relative"`` takes C for lambda' S lambda / T alone, without ramp-up: it
+            corrects the optimizer's own second moment for what lambda has become since, leaves d as it is while
+            lambda is constant, and is made for optimizers that whiten well, such as :class:`~madamoo.relatives.SOAP`;
+            ``"collapsed"`` the average of d^2, which is the same as full, in one buffer, as long as lambda is constant
+            (it refuses other solvers) and no batch lacks an objective (it warns);
             ``"marginal"`` the average of d^2 whatever lambda does: the control of every comparison, not a method.
             ``"auto"`` is collapsed for a static solver; else full up to C = 8, separable beyond and in the eigenbasis,
             where it takes S and T of whole tensors and is as good, without a rotation per objective. Under a solver
@@ -122,6 +125,8 @@ class PreferenceMetric:
         self.seed = check_integer("seed", seed)
         self.normalise = check_flag("normalise", normalise)
         self.basis: EigenBasis | None = EigenBasis() if basis == "eigen" else None if basis == "identity" else basis
+        if self.basis is not None and estimator == "relative":
+            raise ValueError("estimator='relative' only scales d: basis must be 'identity', or that of the optimizer")
 
         self.steps = 0
         self.wait = 0  # steps until the averages are updated again
@@ -189,7 +194,7 @@ class PreferenceMetric:
             return choose(static=static, count=count, turned=self.basis is not None)
         estimator = ESTIMATORS[self.estimator]() if self._given is None else self._given
         estimator.check_solver(static=static)
-        return estimator
+        return Still() if static and isinstance(estimator, Relative) else estimator
 
     def needs_rows(self, *, static: bool) -> bool:
         return not self.resolve(static=static, count=2).of_direction
@@ -306,19 +311,24 @@ class PreferenceMetric:
         shrink = shrink_for(seen, measurement.norms)
         curvature = averages.curvature(seen, labels, beta**self.every, measurement.norms, self.bias_correction, shrink)
         floor = None if averages.needs_no_floor(seen, labels) else (1.0 - beta) if self.floor else 0.0
+        alpha = self.alpha
+        if not averages.whitens:
+            if curvature is None:
+                return x.d
+            floor, alpha = None, 1.0
         eps = self.eps if shrink == 1.0 else max(self.eps * shrink * shrink, torch.finfo(seen.d.dtype).tiny)
         d = seen.d if shrink == 1.0 else seen.d * shrink
 
         def divide(columns: slice | None) -> Tensor:
             part = d if columns is None else d[columns]
             C = None if curvature is None else curvature(columns)
-            M = metric_of(part, C, x.block, floor=floor, eps=eps, alpha=self.alpha, ramp=self.ramp, unit=shrink)
+            M = metric_of(part, C, x.block, floor=floor, eps=eps, alpha=alpha, ramp=self.ramp, unit=shrink)
             for first in firsts:
                 M[first] = M[first].amax()
             return torch.div(part, M, out=M)
 
         firsts = block.turn.first_parts()
-        if len(d) <= PIECE or self.alpha < 1.0 or firsts:  # these ask for the largest root of a tensor
+        if len(d) <= PIECE or alpha < 1.0 or firsts:  # these ask for the largest root of a tensor
             return block.turn.rotate_back(divide(None))
         out = torch.empty_like(d)
         for start in range(0, len(d), PIECE):

@@ -8,6 +8,8 @@ of its |d|^2, to which v adds up. So u = v / T and
 the average of d^2, and a factor for what lambda has become since. It is exact where F_ij = S_ij u, and where lambda
 is constant, whatever F is. An average has to be divided by 1 - beta^n for its start at zero. In v / T that cancels, and
 what is left is the bias of each S_ij, which has a count of its own.
+
+The factor is a metric by itself, before an optimizer that divides by the root of v anyway: see RelativeAverages.
 """
 
 from __future__ import annotations
@@ -153,16 +155,9 @@ class SeparableAverages(Averages):
         bias_correction: bool,
         shrink: float = 1.0,
     ) -> Curvature | None:
-        counts = self._counts(measured)
-        if not counts:
+        factor = self._factor(x, measured, beta, norms, bias_correction, shrink)
+        if factor is None:
             return None
-        groups = self._groups(len(x.weights))
-        S, T = self._taken(groups, x, measured, beta, norms)
-        pairs = [*self.pairs, *self.missing(measured)]
-        bias = {pair: 1.0 - beta**n if bias_correction else 1.0 for pair, n in counts.items()}
-        weights = coefficients(x, pairs, self.owners, norms, bias, shrink)
-        weighed = groups.of_each(weights, S) * S[0] if self.owners else S.new_tensor(weights) @ S
-        factor = None if x.mask is not None else groups.spread(_over(weighed, T))
         decay, fresh = (beta, 1.0 - beta) if measured else (1.0, 0.0)
 
         def some(columns: slice | None) -> Tensor:
@@ -171,12 +166,39 @@ class SeparableAverages(Averages):
             if self.v is not None:
                 old = self.v if columns is None else self.v[columns]
                 v.add_(old.to(v.dtype), alpha=self.scale * decay)
-            if factor is not None:
-                return v.mul_(factor if columns is None else factor[columns])
-            each = weighed.unsqueeze(0) if self.owners else S.new_tensor(weights)[:, None] * S
-            return v.mul_(_masked(groups, y, columns, pairs, _over(each, T)))
+            return v.mul_(factor(columns))
 
         return some
+
+    def _factor(
+        self,
+        x: Direction,
+        measured: Sequence[Label],
+        beta: float,
+        norms: Norms | None,
+        bias_correction: bool,
+        shrink: float,
+    ) -> Curvature | None:
+        """lambda' S lambda / T, coordinate by coordinate."""
+        counts = self._counts(measured)
+        if not counts:
+            return None
+        groups = self._groups(len(x.weights))
+        S, T = self._taken(groups, x, measured, beta, norms)
+        pairs = [*self.pairs, *self.missing(measured)]
+        bias = {pair: 1.0 - beta**n if bias_correction else 1.0 for pair, n in counts.items()}
+        weights = coefficients(x, pairs, self.owners, norms, bias, shrink)
+        if x.mask is None:
+            weighed = groups.of_each(weights, S) * S[0] if self.owners else S.new_tensor(weights) @ S
+            factor = groups.spread(_over(weighed, T))
+            return lambda columns: factor if columns is None else factor[columns]
+        each = (groups.of_each(weights, S) * S[0]).unsqueeze(0) if self.owners else S.new_tensor(weights)[:, None] * S
+        factors = _over(each, T)
+
+        def masked(columns: slice | None) -> Tensor:
+            return _masked(groups, x if columns is None else x.part(columns), columns, pairs, factors)
+
+        return masked
 
     def update(
         self,
@@ -186,12 +208,14 @@ class SeparableAverages(Averages):
         norms: Norms | None = None,
         noise: torch.Generator | None = None,
     ) -> None:
-        if self.v is None or not measured:
+        if self.S is None or not measured:
             return
         self.S, self.T = self._taken(self._groups(len(x.weights)), x, measured, beta, norms)
         fresh = set(measured)
         self.n = [n + (pair in fresh) for pair, n in zip(self.pairs, self.n, strict=True)]
-        self.scale = decayed(self.v, self.scale, beta, (x.d, x.d, 1.0 - beta), random_bits(self.v, noise, self.block))
+        if self.v is not None:
+            bits = random_bits(self.v, noise, self.block)
+            self.scale = decayed(self.v, self.scale, beta, (x.d, x.d, 1.0 - beta), bits)
 
     def _taken(
         self, groups: Groups, x: Direction, measured: Sequence[Label], beta: float, norms: Norms | None
@@ -236,9 +260,10 @@ class SeparableAverages(Averages):
             return self
         groups = Groups(self.block.params, count, self.turned) if self.groups is None else self.groups
         v, T = self.v, self.T
-        if v is None:
-            v = torch.zeros(self.block.entries, dtype=self.dtype or dtype, device=device)
+        if T is None:
             T = torch.zeros(groups.total, dtype=dtype, device=device)
+            if self.whitens:
+                v = torch.zeros(self.block.entries, dtype=self.dtype or dtype, device=device)
         new = torch.zeros(len(missing), groups.total, dtype=dtype, device=device)
         return replace(
             self,
@@ -266,9 +291,10 @@ class SeparableAverages(Averages):
         vs: Sequence[Tensor | None] = [None] * len(blocks)
         Ss = Ts = vs
         count = None
-        if self.v is not None and self.S is not None and self.T is not None and self.groups is not None:
+        if self.S is not None and self.T is not None and self.groups is not None:
             each = [run.groups for run in self.groups.layout]
-            vs, Ss, Ts = self.v.split(self.block.sizes), self.S.split(each, dim=1), self.T.split(each)
+            Ss, Ts = self.S.split(each, dim=1), self.T.split(each)
+            vs = vs if self.v is None else self.v.split(self.block.sizes)
             count = self.groups.count
         return [
             replace(
@@ -292,17 +318,20 @@ class SeparableAverages(Averages):
             "pairs": self._joined_pairs(owners, others),
             "n": [*self.n],
         }
-        if self.v is None or self.S is None or self.T is None or self.groups is None:
+        if self.S is None or self.T is None or self.groups is None:
             return replace(self, **joined, groups=None)
-        v = torch.cat([self.v, *(a.v for a in others if a.v is not None)])
+        v = None if self.v is None else torch.cat([self.v, *(a.v for a in others if a.v is not None)])
         S = torch.cat([self.S, *(a.S for a in others if a.S is not None)], dim=1)
         T = torch.cat([self.T, *(a.T for a in others if a.T is not None)])
         return replace(self, **joined, v=v, S=S, T=T, groups=Groups(block.params, self.groups.count, self.turned))
 
     def state_dict(self) -> dict[str, Any]:
-        assert self.v is not None and self.S is not None and self.T is not None and self.groups is not None
+        assert self.S is not None and self.T is not None and self.groups is not None
+        shape = {}
+        if self.v is not None:
+            shape["v"] = gathered(self.block.params[0], self.v.reshape(self.block.shapes[0])).clone()
         return {
-            "v": gathered(self.block.params[0], self.v.reshape(self.block.shapes[0])).clone(),
+            **shape,
             "S": self.S.clone(),
             "T": self.T.clone(),
             "pairs": [list(p) for p in self.pairs if p is not None],
@@ -312,11 +341,11 @@ class SeparableAverages(Averages):
         }
 
     def check_state_dict(self, state: dict[str, Any]) -> None:
-        for key in ("v", "S", "T", "pairs", "n", "scale", "count"):
+        for key in (*(["v"] if self.whitens else []), "S", "T", "pairs", "n", "scale", "count"):
             if key not in state:
                 raise ValueError(f"lack {key!r}")
         shape, groups = tuple(self.block.params[0].shape), Groups(self.block.params, state["count"], self.turned).total
-        if tuple(state["v"].shape) != shape:
+        if self.whitens and tuple(state["v"].shape) != shape:
             raise ValueError(f"have shape {tuple(state['v'].shape)}; the parameter has shape {shape}")
         S, pairs = state["S"], len(state["pairs"])
         if tuple(S.shape) != (pairs, groups) or len(state["n"]) != pairs:
@@ -324,16 +353,51 @@ class SeparableAverages(Averages):
         if tuple(state["T"].shape) != (groups,):
             raise ValueError(f"have T of shape {tuple(state['T'].shape)} for {groups} groups")
         check_pairs(state["pairs"])
-        check_dtype(state["v"], self.dtype)
+        if self.whitens:
+            check_dtype(state["v"], self.dtype)
 
     def load_state_dict(self, state: dict[str, Any], dtype: torch.dtype) -> None:
         (param,) = self.block.params
-        v = own_part(param, state["v"])
-        self.v = v.to(device=param.device, dtype=self.dtype or dtype, copy=True).reshape(-1)
+        if self.whitens:
+            v = own_part(param, state["v"])
+            self.v = v.to(device=param.device, dtype=self.dtype or dtype, copy=True).reshape(-1)
         self.S, self.T = (state[key].to(device=param.device, dtype=dtype, copy=True) for key in ("S", "T"))
         self.pairs = [(int(i), int(j)) for i, j in state["pairs"]]
         self.n, self.scale = [*state["n"]], float(state["scale"])
         self.groups = Groups(self.block.params, state["count"], self.turned)
+
+
+class RelativeAverages(SeparableAverages):
+    """S and T alone: lambda' S lambda / T, what lambda has become since, is all that d^2 is divided by.
+
+    Constant weights leave d as it is. Nothing is kept per coordinate.
+    """
+
+    whitens = False
+
+    def curvature(
+        self,
+        x: Direction,
+        measured: Sequence[Label],
+        beta: float,
+        norms: Norms | None,
+        bias_correction: bool,
+        shrink: float = 1.0,
+    ) -> Curvature | None:
+        factor = self._factor(x, measured, beta, norms, bias_correction, shrink)
+        if factor is None:
+            return None
+        groups = self._groups(len(x.weights))
+        _, T = self._taken(groups, x, measured, beta, norms)
+        square = groups.gram(x.d.unsqueeze(0)).flatten()
+        age = 1.0 - beta ** max(self._counts(measured).values()) if bias_correction else 1.0
+        # The floor of whole groups: their part of d is at most the root of T / (1 - beta) afterwards.
+        least = groups.spread(torch.where(T > 0, (1.0 - beta) * square / T, 1.0)) * shrink**2
+
+        def some(columns: slice | None) -> Tensor:
+            return torch.maximum(factor(columns) * age, least if columns is None else least[columns])
+
+        return some
 
 
 def _over(S: Tensor, T: Tensor) -> Tensor:
