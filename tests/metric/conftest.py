@@ -81,7 +81,7 @@ def brute_force():
                         now = w[i] * size_of[i] * w[j] * size_of[j]
                         C += now * F[i, j] / (1 - decay ** n[i, j] if bias_correction else 1.0)
             root = np.sqrt(np.maximum(C, (1 - beta) * d**2 if floor else 0.0) + eps)
-            s = {"largest": root.max(), "matched": root.mean(), "paper": 1.0}[ramp]
+            s = {"largest": root.max(), "paper": 1.0}[ramp]
             seen.append(d / (alpha(t) * root + (1 - alpha(t)) * s))
         return np.stack(seen)
 

@@ -72,7 +72,7 @@ def test_weights_up_to_four_are_left_alone():
     assert shrink_for(direction([4.0, 1e-3]), None) == 0.5 and shrink_for(direction([1.0, 0.0]), {0: 8.0}) == 0.5
 
 
-@pytest.mark.parametrize("ramp", ["largest", "matched", "paper"])
+@pytest.mark.parametrize("ramp", ["largest", "paper"])
 def test_the_metric_from_its_curvature(ramp):
     """Per tensor, with loops: M = alpha sqrt(max(C, floor d^2) + eps) + (1 - alpha) s."""
     generator = torch.Generator().manual_seed(0)
@@ -89,7 +89,7 @@ def test_the_metric_from_its_curvature(ramp):
                     least = -math.inf if floor is None else floor * float(d[k]) ** 2
                     roots.append(math.sqrt(max(float(C[k]), least) + eps))
                 start += size
-                s = {"largest": max, "matched": lambda r: sum(r) / len(r), "paper": lambda r: 0.5}[ramp](roots or [0.0])
+                s = {"largest": max, "paper": lambda r: 0.5}[ramp](roots or [0.0])
                 wanted += [alpha * root + (1 - alpha) * s for root in roots]
             found = metric_of(d, C.clone(), block, floor=floor, eps=eps, alpha=alpha, ramp=ramp, unit=0.5)
             torch.testing.assert_close(found, torch.tensor(wanted, dtype=torch.float64))

@@ -16,7 +16,7 @@ WHITENING = [e for e in ESTIMATORS if ESTIMATORS[e].averages.whitens and e != "c
 # -- ramp-up ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ramp", ["largest", "matched", "paper"])
+@pytest.mark.parametrize("ramp", ["largest", "paper"])
 def test_ramp_up(ramp, feed, brute_force, close):
     rows, weights = draw(12, 2)
     for rampup, total, steps in [(0, None, 0), (1, None, 1), (7, None, 7), (0.1, 50, 5), (0.25, 2, 1)]:
@@ -43,7 +43,7 @@ def test_first_step_of_the_ramps(feed, close):
     """alpha = 0: the direction itself, divided by one number per tensor."""
     rows, weights = draw(1, 2)
     d = weights[0] @ rows[0]
-    for ramp, scale in [("paper", 1.0), ("matched", np.abs(d).mean()), ("largest", np.abs(d).max())]:
+    for ramp, scale in [("paper", 1.0), ("largest", np.abs(d).max())]:
         param = start()
         close(feed(build(param, "full", ramp=ramp, rampup=10), param, rows, weights)[0], d / scale)
 
@@ -51,7 +51,7 @@ def test_first_step_of_the_ramps(feed, close):
 @pytest.mark.parametrize("estimator", WHITENING)
 def test_ramps_are_blind_to_the_scale_of_the_losses(estimator, feed, close):
     rows, weights = draw(12, 3)
-    for ramp, rampup in [("largest", 0), ("largest", 20), ("matched", 5)]:
+    for ramp, rampup in [("largest", 0), ("largest", 20), ("largest", 5)]:
         found = []
         for scale in (1.0, 1e-4, 7.3e3):
             param = start()

@@ -84,12 +84,20 @@ def test_after_an_overflow_the_model_may_clear_the_gradients():
 def test_the_scaler_finds_a_scale_that_fits():
     """The first scales are too large for the gradients of a good batch; it is tried again until one fits."""
     net, control = Net(dtype=torch.float32), Net(dtype=torch.float32)
-    large = PreferenceMetric("full", ramp="matched")  # at the start of this ramp-up entries above 2 occur
-    train(control, MultiObjective(sgd(control), solvers.UW(), copy.deepcopy(large)), 4)
+    large = PreferenceMetric("full", ramp="paper")  # at the start of this ramp-up gradients have the losses' own scale
+
+    def losses(t, of=net):
+        return [100.0 * loss for loss in of.losses(t)]
+
+    plain = MultiObjective(sgd(control), solvers.UW(), copy.deepcopy(large))
+    for t in range(4):
+        plain.zero_grad()
+        plain.backward(losses(t, control))
+        plain.step()
     opt, scaler = MultiObjective(sgd(net), solvers.UW(), large), torch.amp.GradScaler("cpu", init_scale=2.0**127)
     for t in range(4):
         while opt.metric.steps == t:
-            scaled_step(opt, scaler, net.losses(t))
+            scaled_step(opt, scaler, losses(t))
     assert scaler.get_scale() < 2.0**127
     assert same_params(net, control)
 

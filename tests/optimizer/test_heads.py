@@ -100,7 +100,7 @@ OPTIONS = {
     "every-normalised": {"every": 2, "normalise": True},
     "plain": {"bias_correction": False, "floor": False, "ramp": "paper", "eps": 1e-8},
     "no-ramp": {"rampup": 0},
-    "matched": {"ramp": "matched", "rampup": 9},
+    "short-ramp": {"rampup": 9},
 }
 
 

@@ -16,7 +16,7 @@ METRIC = {
     "beta": 0.9,
     "eps": 1e-8,
     "rampup": 7,
-    "ramp": "matched",
+    "ramp": "paper",
     "bias_correction": False,
     "floor": False,
     "every": 2,

@@ -134,7 +134,7 @@ METRICS = st.fixed_dictionaries(
     {
         "estimator": st.sampled_from(["auto", "full", "pair", "diagonal", "separable", "marginal"]),
         "rampup": st.sampled_from([0, 2]),
-        "ramp": st.sampled_from(["largest", "matched", "paper"]),
+        "ramp": st.sampled_from(["largest", "paper"]),
         "normalise": st.booleans(),
         "every": st.sampled_from([1, 2]),
         "floor": st.booleans(),

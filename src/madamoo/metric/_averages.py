@@ -231,7 +231,4 @@ def _scales(parts: Sequence[Tensor], block: Block, ramp: str, unit: float) -> It
     """s of each tensor, with what other processes have of it."""
     if ramp == "largest":
         return block.shards.largest(torch.stack([x.amax() if x.numel() else x.new_zeros(()) for x in parts]))
-    if ramp == "matched":
-        sizes = parts[0].new_tensor(block.whole_sizes).clamp_min(1)
-        return block.shards.sum(torch.stack([x.sum() for x in parts])) / sizes
     return [unit] * len(parts)

@@ -25,9 +25,9 @@ from ._rounding import DROPPED
 from ._store import Store
 
 EstimatorName: TypeAlias = Literal["auto", "pair", "full", "diagonal", "separable", "relative", "collapsed", "marginal"]
-Ramp: TypeAlias = Literal["largest", "matched", "paper"]
+Ramp: TypeAlias = Literal["largest", "paper"]
 DTYPES = (None, torch.float64, torch.float32, *DROPPED)
-RAMPS = ("largest", "matched", "paper")
+RAMPS = ("largest", "paper")
 RAMPUP = 300
 PIECE = 1 << 18  # coordinates at a time: what is computed from them on the way stays in the cache
 
@@ -58,10 +58,8 @@ class PreferenceMetric:
         eps: added to C inside the root.
         rampup: number of steps over which alpha rises; 0 is no ramp-up; a float below 1 is that fraction of
             ``total_steps``.
-        ramp: what s is. ``"largest"``: the largest sqrt(C + eps) of the tensor; ``"matched"``: their mean; with both
-            the scale of the losses does not matter. Under the mean, coordinates with large gradients enter the ramp-up
-            at many times 1, and the optimizer's own second moment remembers that for a thousand steps.
-            ``"paper"``: 1.
+        ramp: what s is. ``"largest"``: the largest sqrt(C + eps) of the tensor, so that the scale of the losses does
+            not matter, and no entry enters the ramp-up larger than it leaves it; ``"paper"``: 1.
         bias_correction: divide each average by 1 - beta^n, n its number of updates.
         floor: keep C at or above (1 - beta) d^2, which bounds every entry of the result by 1 / sqrt(1 - beta) once the
             ramp-up is over.
