@@ -30,13 +30,11 @@ CONTENDERS: dict[str, Build] = {
     "Adam, beta2 0.99": lambda p, lr: MAdam(p, lr=lr, betas=(0.9, 0.99), metric=None),
     "MAdam": lambda p, lr: MAdam(p, lr=lr),
     "SOAP": lambda p, lr: MultiObjective(SOAP(p, lr=lr)),
-    "eigenbasis": lambda p, lr: MAdam(p, lr=lr, metric=PreferenceMetric(basis="eigen", beta=0.95)),
-    "eigenbasis, no ramp-up": lambda p, lr: MAdam(
-        p, lr=lr, metric=PreferenceMetric(basis="eigen", beta=0.95, rampup=0)
-    ),
+    "eigenbasis, ramp-up": lambda p, lr: MAdam(p, lr=lr, metric=PreferenceMetric(basis="eigen", rampup=300)),
+    "eigenbasis": lambda p, lr: MAdam(p, lr=lr, metric=PreferenceMetric(basis="eigen")),
     "eigenbasis, then SGD": lambda p, lr: MultiObjective(
         torch.optim.SGD(p, lr=lr, momentum=0.95, dampening=0.95),
-        metric=PreferenceMetric(basis="eigen", beta=0.95, rampup=0),
+        metric=PreferenceMetric(basis="eigen"),
     ),
 }
 

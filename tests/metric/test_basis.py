@@ -270,11 +270,19 @@ def test_checkpoints_that_do_not_fit_are_refused():
             built("eigen")[1].load_state_dict(state)
 
 
+def test_what_is_not_given_follows_the_basis():
+    """Its memory, and no ramp-up; what is given stays."""
+    plain, turned = PreferenceMetric(), PreferenceMetric(basis=EigenBasis(beta=0.8))
+    assert (plain.beta, plain.rampup) == (None, 300) and (turned.beta, turned.rampup) == (0.8, 0)
+    given = PreferenceMetric(beta=0.99, rampup=7, basis="eigen")
+    assert (given.beta, given.rampup) == (0.99, 7)
+
+
 def test_weights_per_coordinate_keep_the_parameters_own_basis():
     ends = []
     for basis in ("identity", "eigen"):
         param = nn.Parameter(torch.ones(4, 3))
-        opt = MAdam([param], solver="graddrop", metric=PreferenceMetric("full", basis=basis))
+        opt = MAdam([param], solver="graddrop", metric=PreferenceMetric("full", beta=0.9, rampup=0, basis=basis))
         feed(opt, param, matrices(5, 2, (4, 3)), [None] * 5)
         ends.append(param.detach())
     assert torch.equal(*ends)

@@ -54,10 +54,11 @@ class PreferenceMetric:
             that needs no gradient of single objectives, it starts as marginal, and pays for these gradients only once
             the weights are measured to jump from step to step; the averages then start again. An
             :class:`~madamoo.metric.Estimator` of your own works too.
-        beta: decay of the averages; None is the parameter group's ``betas[1]``, or 0.999 if it has none.
+        beta: decay of the averages; None is the parameter group's ``betas[1]``, or 0.999 if it has none; in the
+            eigenbasis it is that of the basis, 0.95: averages that outlive the basis are of other coordinates.
         eps: added to C inside the root.
         rampup: number of steps over which alpha rises; 0 is no ramp-up; a float below 1 is that fraction of
-            ``total_steps``.
+            ``total_steps``. None is 300, and 0 in the eigenbasis, where the averages remember fewer steps than that.
         ramp: what s is. ``"largest"``: the largest sqrt(C + eps) of the tensor, so that the scale of the losses does
             not matter, and no entry enters the ramp-up larger than it leaves it; ``"paper"``: 1.
         bias_correction: divide each average by 1 - beta^n, n its number of updates.
@@ -92,7 +93,7 @@ class PreferenceMetric:
         estimator: EstimatorName | Estimator = "auto",
         beta: float | None = None,
         eps: float = 1e-16,
-        rampup: int | float = RAMPUP,
+        rampup: int | float | None = None,
         ramp: Ramp = "largest",
         bias_correction: bool = True,
         floor: bool = True,
@@ -112,9 +113,13 @@ class PreferenceMetric:
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(map(str, DTYPES))}, got {given!r}")
         self.estimator: str = estimator.name if isinstance(estimator, Estimator) else estimator
+        self.basis: EigenBasis | None = EigenBasis() if basis == "eigen" else None if basis == "identity" else basis
+        if self.basis is not None:
+            beta = self.basis.beta if beta is None else beta
+            rampup = 0 if rampup is None else rampup
         self.beta = None if beta is None else check_fraction("beta", beta)
         self.eps = check_positive("eps", eps)
-        self.rampup = _rampup_steps(rampup, total_steps)
+        self.rampup = _rampup_steps(RAMPUP if rampup is None else rampup, total_steps)
         self.ramp = check_choice("ramp", ramp, RAMPS)
         self.bias_correction = check_flag("bias_correction", bias_correction)
         self.floor = check_flag("floor", floor)
@@ -122,7 +127,6 @@ class PreferenceMetric:
         self.dtype: torch.dtype | None = dtype
         self.seed = check_integer("seed", seed)
         self.normalise = check_flag("normalise", normalise)
-        self.basis: EigenBasis | None = EigenBasis() if basis == "eigen" else None if basis == "identity" else basis
         if self.basis is not None and estimator == "relative":
             raise ValueError("estimator='relative' only scales d: basis must be 'identity', or that of the optimizer")
 
