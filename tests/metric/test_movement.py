@@ -81,7 +81,8 @@ def test_the_averages_start_again_at_the_first_jump():
         jumps = opt.metric.movement.jumps
         opt.backward([g_i @ param for g_i in g], preference=w)
         if jumps:
-            late = late or MAdam([twin], lr=0.0, solver=solvers.Preference(), metric=PreferenceMetric("full", rampup=0))
+            metric = PreferenceMetric("full", rampup=0, normalise=True)
+            late = late or MAdam([twin], lr=0.0, solver=solvers.Preference(), metric=metric)
             late.backward([g_i @ twin for g_i in g], preference=w)
             torch.testing.assert_close(param.grad, twin.grad)
             late.step()

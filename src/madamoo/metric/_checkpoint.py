@@ -32,7 +32,7 @@ def save_state(metric: PreferenceMetric, params: Sequence[Tensor]) -> dict[str, 
         "averages": averages,
         "bases": metric._bases.state_dict(params),
         "movement": metric.movement.state_dict(),
-        **({"norms": dict(metric.norms)} if metric.normalise else {}),
+        **({"norms": dict(metric.norms)} if metric.normalises(metric._used) else {}),
         **({"noise": metric.noise.get_state()} if metric.rounds else {}),
     }
 
@@ -43,12 +43,12 @@ def check_state(
     for key in PIECES:
         if key not in state:
             raise ValueError(f"the checkpoint lacks the metric's {key!r}")
-    if ("norms" in state) != metric.normalise:
-        raise ValueError(f"the checkpoint's averages were not made with normalise={metric.normalise}")
     if ("noise" in state) != metric.rounds:
         raise ValueError(f"the checkpoint's averages were not made with dtype={metric.dtype}")
     metric._bases.loaded(state["bases"], params)
     estimator = _estimator(metric, state["estimator"], count, static=static)
+    if ("norms" in state) != metric.normalises(estimator):
+        raise ValueError(f"the checkpoint's averages were not made with normalise={metric.normalises(estimator)}")
     for index, entry in state["averages"].items():
         if index >= len(params):
             raise ValueError(f"the checkpoint has averages of parameter {index}; there are {len(params)}")

@@ -74,7 +74,8 @@ class PreferenceMetric:
         normalise: average g_i g_j / (|g_i| |g_j|) instead, |g_i| the norm over all parameters, and let lambda_i |g_i|
             stand for lambda_i; d stays the same. The size of a gradient, which moves fast and which many solvers
             answer with lambda, is then that of this step, and only its shape an average. An objective whose own
-            gradient is not computed in a step keeps the norm that it had when it last was.
+            gradient is not computed in a step keeps the norm that it had when it last was. None is yes where
+            ``"auto"`` keeps averages of every objective, and no elsewhere.
         basis: in which the averages are kept. ``"identity"``: that of the parameters. ``"eigen"``: for each matrix the
             eigenvectors of the running averages of D D' and D' D, D its direction; an :class:`EigenBasis` has further
             options. Vectors, and all parameters under weights that differ from coordinate to coordinate (GradDrop),
@@ -101,7 +102,7 @@ class PreferenceMetric:
         dtype: torch.dtype | str | None = None,
         seed: int = 0,
         total_steps: int | None = None,
-        normalise: bool = False,
+        normalise: bool | None = None,
         basis: BasisName | EigenBasis = "identity",
     ) -> None:
         if not isinstance(estimator, Estimator) and estimator != "auto" and estimator not in ESTIMATORS:
@@ -126,7 +127,9 @@ class PreferenceMetric:
         self.every = check_integer("every", every, minimum=1)
         self.dtype: torch.dtype | None = dtype
         self.seed = check_integer("seed", seed)
-        self.normalise = check_flag("normalise", normalise)
+        if normalise is None and estimator != "auto":
+            normalise = False
+        self.normalise = None if normalise is None else check_flag("normalise", normalise)
         if self.basis is not None and estimator == "relative":
             raise ValueError("estimator='relative' only scales d: basis must be 'identity', or that of the optimizer")
 
@@ -198,6 +201,10 @@ class PreferenceMetric:
         estimator.check_solver(static=static)
         return Still() if static and isinstance(estimator, Relative) else estimator
 
+    def normalises(self, estimator: Estimator | None) -> bool:
+        """Whether averages of this estimator are of normalised gradients."""
+        return self.normalise if self.normalise is not None else estimator is not None and estimator.every_row
+
     def needs_rows(self, *, static: bool) -> bool:
         return not self.resolve(static=static, count=2).of_direction
 
@@ -259,7 +266,7 @@ class PreferenceMetric:
             store = Store(self.make(measurement.estimator))
         store = store.repacked(layout)
         blocks = self._measured_blocks(measurement, store, directions)
-        norms = {**self.norms, **norms_of(blocks)} if self.normalise else None
+        norms = {**self.norms, **norms_of(blocks)} if self.normalises(measurement.estimator) else None
         return replace(measurement, store=store, blocks=blocks, norms=norms)
 
     def _warn_of_missing(self, weights: Sequence[float], present: Sequence[int]) -> None:
