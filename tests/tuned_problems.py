@@ -18,7 +18,6 @@ def two_sizes(seed):
     def losses():
         return {"small": (w - a).square().sum(), "large": 1e4 * (w - b).square().sum()}
 
-    @torch.no_grad()
     def validate():
         return (w - a).square().sum() + (w - b).square().sum()
 
@@ -36,7 +35,6 @@ def rotated(seed):
         seen = (left.T @ w @ right).square()
         return [seen[:, ::2].sum(), seen[:, 1::2].sum()]
 
-    @torch.no_grad()
     def validate():
         return float(torch.stack(losses()).sum())
 

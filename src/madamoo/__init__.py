@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """``tune`` needs an extra: it is imported when it is asked for."""
+    """``tune`` is built on all of this: it is imported when it is asked for."""
     if name == "tune":
         from .tuning import tune
 

@@ -14,10 +14,11 @@ from optuna.trial import TrialState
 from typer.testing import CliRunner
 
 from madamoo.cli import build_app
+from madamoo.tuning import TrialError
 from madamoo.tuning._contenders import Field
 from madamoo.tuning._processes import do
 from madamoo.tuning._setup import open_source
-from madamoo.tuning._studies import Phase, Search, TrialError, calmly, ended, open_storage, open_study
+from madamoo.tuning._studies import Phase, Search, calmly, ended, open_storage, open_study
 
 SMALL = ["--budget", "5", "--seeds", "3", "--solvers", "ls,uw", "--optimizers", "adam"]
 FILE = """

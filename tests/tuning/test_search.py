@@ -128,8 +128,7 @@ def test_solvers_and_optimizers_of_ones_own():
         solvers={"half": lambda: solvers.LS([0.5, 0.5])},
         optimizers={"mine": mine},
     )
-    assert {f.contender.solver for f in found.finalists} == {"half"} and made
-    assert found.finalists[0].contender.name in ("mine with half", "Adam with half")
+    assert [f.contender.name for f in found.finalists] == ["mine with half"] and made
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,14 @@
 """Which solver, optimizer and rate for a training run of your own? :func:`tune` finds out, and says how sure that is.
 
-It stands beside the lab: the lab compares methods on benchmarks, this compares them on one problem, the user's.
+It stands beside the lab: the lab compares methods on benchmarks, this compares them on one problem, the user's. What
+is in the extra ``tune`` is imported when a search begins.
 """
 
 from ._contenders import OPTIMIZERS, SOLVERS, Contender
 from ._cost import Cost
-from ._result import Finalist, Tuned
+from ._result import Finalist, TrialError, Tuned
 from ._setup import Setup
 from ._statistics import Comparison
-from ._studies import TrialError
 from ._tune import tune
 
 __all__ = [

@@ -16,6 +16,7 @@ from ._setup import Setup
 MakeOptimizer: TypeAlias = Callable[..., MultiObjective]
 """From parameters, ``lr``, ``solver`` and the options of :class:`madamoo.MultiObjective` to an optimizer."""
 
+# The usual ones: loss balancing, gradient balancing, and no more of each than differ much.
 SOLVERS = ("ls", "uw", "dwa", "imtl", "mgda", "cagrad", "upgrad")
 
 
@@ -66,7 +67,12 @@ CODE = {
 
 @dataclass(frozen=True)
 class Contender:
-    """A solver, an optimizer and a learning rate."""
+    """A solver, an optimizer and a learning rate.
+
+    Example:
+        >>> Contender("cagrad", "madam", 3e-3).name
+        'MAdam with CAGrad'
+    """
 
     solver: str
     optimizer: str
@@ -75,21 +81,14 @@ class Contender:
     @property
     def name(self) -> str:
         """As readers see it, without the rate."""
-        return f"{SPOKEN.get(self.optimizer, self.optimizer)} with {self.solver.upper() if self.known else self.solver}"
+        key, colon, options = self.solver.partition(":")
+        solver = type(solvers.get(key)).__name__ if key in solvers.available() else key
+        return f"{SPOKEN.get(self.optimizer, self.optimizer)} with {solver}{colon}{options}"
 
     @property
     def label(self) -> str:
         """The same in few letters, for figures."""
         return f"{self.solver}, {self.optimizer}"
-
-    @property
-    def known(self) -> bool:
-        return self.solver in solvers.available()
-
-    @property
-    def code(self) -> str:
-        """The line of Python that makes it, or nothing where a part of it is the user's own."""
-        return CODE[self.optimizer].format(lr=f"{self.lr:.3g}", solver=self.solver) if self.optimizer in CODE else ""
 
 
 BASELINE = ("ls", "adam")
@@ -99,29 +98,31 @@ BASELINE = ("ls", "adam")
 class Field:
     """Which solvers and optimizers take part."""
 
-    solvers: Mapping[str, Callable[[], Solver] | None]  # None: the library's own of that name
-    optimizers: Mapping[str, MakeOptimizer]
+    solvers: Mapping[str, Callable[[], Solver] | None]  # None: the library's own of that name; LS is always there
+    optimizers: Mapping[str, MakeOptimizer]  # Adam is always there
+    tried: tuple[Sequence[str], Sequence[str]]  # the solvers and the optimizers that were asked for
 
     @classmethod
     def of(cls, wanted_solvers: Any, wanted_optimizers: Any, own: Any) -> Field:
         """Those that are named, or the usual ones and the source's own; a dictionary adds to what names can mean."""
         chosen, known = _choose(wanted_solvers, SOLVERS, own.solvers)
-        of_library = {name: None for name in chosen if name not in known}
-        for name in of_library:
-            solvers.get(name)  # says what is wrong with it
+        for name in chosen:
+            if name not in known:
+                solvers.get(name)  # says what is wrong with it
         optimizers, more = _choose(wanted_optimizers, tuple(OPTIMIZERS), own.optimizers)
         offered = {**OPTIMIZERS, **more}
         for name in optimizers:
             if name not in offered:
                 raise ValueError(f"no optimizer is called {name!r}; there are {', '.join(offered)}")
-        field = cls({name: known.get(name) for name in chosen}, {name: offered[name] for name in (*optimizers, "adam")})
+        make = {name: offered[name] for name in (*optimizers, "adam")}
+        field = cls({name: known.get(name) for name in (*chosen, "ls")}, make, (chosen, optimizers))
         if not any(field.is_new(s, o) for s in chosen for o in optimizers):
             raise ValueError("nothing is left to compare with Adam and LS: name another solver or optimizer")
         return field
 
     def is_new(self, solver: str, optimizer: str) -> bool:
         """Whether the pair is neither the baseline nor another pair by another name."""
-        twin = optimizer == "soap-relative" and "soap" in self.optimizers  # the same as SOAP under constant weights
+        twin = optimizer == "soap-relative" and "soap" in self.tried[1]  # the same as SOAP under constant weights
         return (solver, optimizer) != BASELINE and not (twin and self.solver(solver, 0).static)
 
     def build(self, contender: Contender, setup: Setup, seed: int) -> MultiObjective:
@@ -132,6 +133,12 @@ class Field:
                 f"the optimizer {contender.optimizer!r} must be a madamoo.MultiObjective, got {type(found).__name__}"
             )
         return found
+
+    def code(self, contender: Contender) -> str:
+        """The line of Python that makes a contender, or nothing where a part of it is the user's own."""
+        name = contender.optimizer
+        own = self.optimizers[name] is not OPTIMIZERS.get(name) or self.solvers.get(contender.solver) is not None
+        return "" if own else CODE[name].format(lr=f"{contender.lr:.3g}", solver=contender.solver)
 
     def solver(self, name: str, seed: int) -> Solver:
         """The solver; one that draws at random gets the seed of the run, unless it was given one."""

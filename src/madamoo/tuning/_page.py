@@ -33,7 +33,7 @@ def write(
     folder = search.folder
     assert folder is not None
     tuned = replace(tuned, page=folder / PAGE)
-    write_page(make_page(tuned, search.source.name, settings, setup, adam, others), folder / PAGE)
+    write_page(make_page(tuned, search, settings, setup, adam, others), folder / PAGE)
     write_text(folder / RESULT, _json(tuned, settings))
     return tuned
 
@@ -51,15 +51,16 @@ def _json(tuned: Tuned, settings: Settings) -> str:
 
 
 def make_page(
-    tuned: Tuned, name: str, settings: Settings, setup: Setup, adam: optuna.Study, others: optuna.Study
+    tuned: Tuned, search: Search, settings: Settings, setup: Setup, adam: optuna.Study, others: optuna.Study
 ) -> Page:
+    name, code = search.source.name, search.field.code(tuned.use)
     notes: list[Block] = [Notes(tuned.notes)] if tuned.notes else []
     lead = f"{counted(len(ended(adam)), 'trial')} of Adam's rate, {counted(len(ended(others)), 'trial')} of all others."
     return Page(
         f"Which one for {name}?",
         lead,
         [
-            Section("Answer", [Verdict(verdict(tuned), advice(tuned, settings)), *notes]),
+            Section("Answer", [Verdict(verdict(tuned), advice(tuned, settings, code)), *notes]),
             Section("On fresh seeds", _final(tuned, settings)),
             Section("What a step costs", _costs(tuned)),
             Section("The search", _search(adam, others, settings)),

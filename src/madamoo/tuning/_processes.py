@@ -14,7 +14,8 @@ from multiprocessing.process import BaseProcess
 import optuna
 import torch
 
-from ._studies import Phase, Search, TrialError, calmly, ended, failure, open_storage, open_study, retry_lost, work
+from ._result import TrialError
+from ._studies import Phase, Search, calmly, ended, failure, open_storage, open_study, retry_lost, work
 
 POLL = 0.2  # seconds between two looks at workers
 DEATHS = 3  # of workers, in one phase

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from ._contenders import Contender
 from ._cost import Cost
 from ._statistics import Comparison
+
+Say: TypeAlias = Callable[[str, int, int], None]
+"""Gets the name of a phase, how many of its trials ended, and how many it has."""
+
+
+class TrialError(RuntimeError):
+    """An exception in the user's code, with the trial in which it came and its traceback."""
 
 
 @dataclass(frozen=True)

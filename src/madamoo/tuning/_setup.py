@@ -31,8 +31,8 @@ class Setup:
         model: the module to train, or its parameters or parameter groups (rates are set by the search).
         losses: called once per step; returns the losses of that step, as for :meth:`madamoo.MultiObjective.backward`:
             a 1-D tensor, a sequence or a dict of scalar tensors. It draws its own batch.
-        validate: returns the number to judge the model by, on data that it is not trained on. It switches the model to
-            evaluation and back, and turns gradients off, where that is wanted.
+        validate: returns the number to judge the model by, on data that it is not trained on. It is called without
+            gradients; it switches the model to evaluation and back where that matters.
         steps: how many steps to train.
         higher_is_better: of the validation number: an accuracy rather than a loss.
         schedule: from the optimizer to a scheduler of the learning rate, which is stepped after each step.

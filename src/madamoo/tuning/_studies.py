@@ -19,6 +19,7 @@ from filelock import FileLock
 from optuna.trial import FrozenTrial, TrialState
 
 from ._contenders import Contender, Field
+from ._result import TrialError
 from ._setup import Source, user_traceback
 from ._training import FACTOR, judged_at, train
 
@@ -26,10 +27,6 @@ STORE, TURN = "trials.sqlite3", "turn.lock"
 PATIENCE = 120  # seconds that one process waits for another to have written
 # What is noted of a trial.
 RETRIES, DIVERGED, UNCOUNTED, TRACEBACK = "retries", "diverged", "uncounted", "traceback"
-
-
-class TrialError(RuntimeError):
-    """An exception in the user's code, with the trial in which it came and its traceback."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import torch
+
 from madamoo import MultiObjective
 
 from ._contenders import Contender, Field
@@ -50,12 +52,17 @@ def train(
             if schedule is not None:
                 schedule.step()
             if judge is not None and step in stops:
-                value = as_number(setup.validate())
+                value = validated(setup)
                 if not math.isfinite(value):
                     return DIVERGED
                 judge(step, value)
-        value = as_number(setup.validate())
+        value = validated(setup)
         return value if math.isfinite(value) else DIVERGED
+
+
+@torch.no_grad()
+def validated(setup: Setup) -> float:
+    return as_number(setup.validate())
 
 
 def advance(setup: Setup, optimizer: MultiObjective) -> bool:

@@ -71,9 +71,9 @@ def cost(finalist: Finalist) -> str:
     return f"A step takes {found.cpu:.2g} times the CPU time of Adam's, and {found.wall:.2g} times as long."
 
 
-def advice(tuned: Tuned, settings: Settings) -> list[str]:
-    """What to do next."""
-    lines = [f"In your code: opt = {tuned.use.code}"] if tuned.use.code else []
+def advice(tuned: Tuned, settings: Settings, code: str) -> list[str]:
+    """What to do next; ``code`` makes the winner."""
+    lines = [f"In your code: opt = {code}"] if code else []
     cheaper = [
         f.contender.name
         for f in tuned.finalists
