@@ -80,6 +80,7 @@ DOCUMENTED = [
     "madamoo.relatives",
     "madamoo.solvers",
     "madamoo.testing",
+    "madamoo.tuning",
 ]
 log = logging.getLogger(__name__)
 

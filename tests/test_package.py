@@ -18,7 +18,7 @@ import madamoo
 MODULES = ["madamoo", *(m.name for m in pkgutil.walk_packages(madamoo.__path__, "madamoo."))]
 EXTRAS = ("typer", "rich", "sklearn", "matplotlib", "moocore", "plotly", "scipy", "torchvision", "pandas", "cvxpy")
 EXTRAS += ("skfem", "netgen", "deepxde", "pytorch_lightning", "accelerate", "transformers", "wandb", "mlflow")
-EXTRAS += ("monai", "nibabel", "einops", "PIL")
+EXTRAS += ("monai", "nibabel", "einops", "PIL", "optuna", "sqlalchemy", "filelock")
 
 PROBE = """
 import json, sys
@@ -43,8 +43,15 @@ def test_medical_imports_monai_only_when_it_is_used():
     assert "madamoo" in found and not found & set(EXTRAS)
 
 
+def test_all_names_can_be_imported_without_an_extra():
+    probe = PROBE.replace("import madamoo\n", "from madamoo import *\nfrom madamoo.tuning import *\n")
+    result = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    found = {module.partition(".")[0] for module in json.loads(result.stdout)}
+    assert "madamoo" in found and not found & set(EXTRAS)
+
+
 def test_public_names():
-    assert {"MAdam", "MultiObjective", "PreferenceMetric", "solvers"} <= set(madamoo.__all__)
+    assert {"MAdam", "MultiObjective", "PreferenceMetric", "solvers", "tune"} <= set(madamoo.__all__)
     for name in madamoo.__all__:
         assert hasattr(madamoo, name)
     assert madamoo.__version__ == metadata.version("madamoo")
@@ -142,7 +149,7 @@ def test_examples_in_docstrings():
 
 
 SHOWN = ["", ".bench", ".diagnostics", ".medical", ".metric", ".optimizer", ".pareto", ".pinn", ".pinn.cases"]
-SHOWN += [".relatives", ".solvers", ".testing"]
+SHOWN += [".relatives", ".solvers", ".testing", ".tuning"]
 # What only the optimizer makes, what needs files of weights, and what a command draws.
 MADE_FOR_YOU = {"Averages", "Measured", "DISTS", "LPIPS", "Features", "Map"}
 

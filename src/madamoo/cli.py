@@ -27,6 +27,7 @@ EXTRAS = {
     "ray": "ray",
     "moocore": "bench",
     "plotly": "report",
+    "optuna": "tune",
 }
 
 
@@ -38,6 +39,7 @@ def build_app() -> "typer.Typer":
     from .demo.command import demo
     from .figures.command import figures
     from .report.command import report
+    from .tuning.command import tune
 
     def show_version(wanted: bool) -> None:
         if wanted:
@@ -61,7 +63,7 @@ def build_app() -> "typer.Typer":
 
     train = (bench.run, bench.sweep, bench.ablation, bench.predict)
     read = (bench.table, bench.summary, bench.front, bench.collect, bench.data)
-    for command in (demo, *train, *read, figures, report):
+    for command in (demo, *train, tune, *read, figures, report):
         app.command()(command)
     return app
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
@@ -39,6 +40,12 @@ def count(text: Any) -> int:
     if found < 1:
         raise typer.BadParameter(f"{text!r} is not at least 1")
     return found
+
+
+def parts(text: str) -> list[str]:
+    """The parts between commas, but for commas in brackets, as in ls:weights=(1,2)."""
+    found = re.split(r",(?![^(\[{]*[)\]}])", text)
+    return [part.strip() for part in found if part.strip()]
 
 
 Benchmark = Annotated[str, typer.Argument(help="Name of a benchmark (`madamoo data` lists them), or a .py file.")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -32,6 +31,7 @@ from ._options import (
     Workers,
     count,
     number,
+    parts,
     plainly,
     seconds,
     whole,
@@ -171,7 +171,7 @@ def sweep(
     from ..runs import alternatives, canonical, read_records
     from ..training import grid
 
-    contenders = {one: name for name in _listed(optimizers) for one in alternatives(name)}
+    contenders = {one: name for name in parts(optimizers) for one in alternatives(name)}
     final = _numbers("seeds", seeds, int)
     tuning = _numbers("tune_seeds", tune_seeds, int)
     configs = [
@@ -179,7 +179,7 @@ def sweep(
         for name in members(benchmark)
         for config in grid(
             name,
-            solvers=_listed(solvers),
+            solvers=parts(solvers),
             optimizers=list(contenders),
             seeds=tuning or final,
             rates=_numbers("lr", lr, float) or [None],
@@ -210,17 +210,11 @@ def sweep(
         do(finalists(read_records(results), configs, final, named))
 
 
-def _listed(text: str) -> list[str]:
-    """The parts between commas, but for commas in brackets, as in ls:weights=(1,2)."""
-    parts = re.split(r",(?![^(\[{]*[)\]}])", text)
-    return [part.strip() for part in parts if part.strip()]
-
-
 def _numbers(argument: str, text: str, kind: type[N]) -> list[N]:
     from ..runs import BadValue
 
     try:
-        return [kind(part) for part in _listed(text)]
+        return [kind(part) for part in parts(text)]
     except ValueError:
         words = "whole numbers" if kind is int else "numbers"
         raise BadValue(argument, text, f"it must be {words}, separated by commas") from None
