@@ -69,12 +69,12 @@ def front_slider(runs: Sequence[FrontRun]) -> Slider:
     )
     return Slider(
         figure,
-        "Preference",
+        "Preference, from one task to the other",
         list(range(len(names), 3 * len(names))),
         [_position([fronts[name][k] for name in names]) for k in range(len(preferences))],
         [_text(preferences[k], {name: fronts[name][k] for name in names}) for k in range(len(preferences))],
         start,
-        (f"all for the {TASKS[0]}", f"all for the {TASKS[1]}"),
+        TASKS,
     )
 
 
