@@ -30,6 +30,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 $(STAMP): pyproject.toml constraints.txt
+	@echo "Installing torch and all packages of demo and tests into $(VENV): two to five minutes, about 3 GB"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
 	touch $@

@@ -13,6 +13,7 @@ from madamoo.presentation.page import (
     Panels,
     Points,
     Section,
+    Slider,
     Verdict,
     render,
     write_page,
@@ -57,6 +58,7 @@ def evil():
     table = Table(EVIL, [EVIL, EVIL], [[EVIL, EVIL], [EVIL, Cell(EVIL, value=1.0)]], EVIL)
     blocks = [EVIL, figure, Panels([figure]), table, Facts({EVIL: EVIL}), Notes([EVIL]), Points([EVIL])]
     blocks.append(Verdict(EVIL, [EVIL]))
+    blocks.append(Slider(figure, EVIL, [0], [{"name": [EVIL]}, {"name": ["b"]}], [EVIL, EVIL], 1, (EVIL, EVIL)))
     return render(Page(EVIL, EVIL, [Section(EVIL, blocks), Section("Nothing", [])]))
 
 
@@ -71,8 +73,9 @@ def test_no_text_becomes_markup(evil):
 def test_figures_are_data_that_cannot_leave_their_script(evil):
     figures, dark = parse(evil).scripts[:2]
     assert not set("<>&") & set(figures)
-    first, second = json.loads(figures)
-    assert first == second
+    first, second, slid = json.loads(figures)
+    assert first == second == {key: slid[key] for key in first}
+    assert slid["slider"]["positions"][0] == {"name": [EVIL]} and slid["slider"]["texts"] == [EVIL, EVIL]
     assert first["data"][0]["name"] == EVIL and first["data"][0]["y"] == [1.0, None]
     assert json.loads(dark) == DARK
 
@@ -86,6 +89,14 @@ def test_the_page_needs_nothing_but_itself(evil):
     assert "url(" not in style and "@import" not in style
     assert len(found.ids) == len(set(found.ids))
     assert evil.count("plotly.js v") == 1, "the library is there once"
+
+
+def test_a_slider_is_the_browsers_own_and_belongs_to_its_figure(evil):
+    found = parse(evil)
+    (slider,) = [attrs for tag, attrs in found.tags if tag == "input"]
+    assert (slider["type"], slider["min"], slider["max"], slider["value"]) == ("range", "0", "1", "1")
+    assert slider["id"] == "figure-2-slider" and {"figure-2", "figure-2-slider", "figure-2-text"} <= set(found.ids)
+    assert [attrs["for"] for tag, attrs in found.tags if tag in ("label", "output")] == [slider["id"]] * 2
 
 
 def test_an_empty_section_is_left_out(evil):

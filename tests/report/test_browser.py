@@ -6,7 +6,8 @@ import shutil
 
 import pytest
 
-from madamoo.presentation.page import write_page
+from madamoo.presentation.page import Page, Section, Slider, write_page
+from madamoo.presentation.plots import Figure, layout
 from madamoo.report.make import make_page
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
@@ -187,3 +188,27 @@ def test_on_paper_it_is_light_and_no_plot_is_cut(visit):
     until(browser, lambda: browser.execute_script("return document.documentElement.scrollWidth") <= 690)
     boxes = "return [...document.querySelectorAll('.scroll')].map((box) => getComputedStyle(box).overflowX)"
     assert set(browser.execute_script(boxes)) == {"visible"}
+
+
+def test_a_slider_moves_what_its_figure_shows_and_stays_where_it_is_in_the_dark(browser, tmp_path):
+    figure = Figure("Dots", [{"type": "scatter", "x": [1, 2], "y": [1, 2]}, {"type": "scatter", "x": [0], "y": [0]}],
+                    layout())  # fmt: skip
+    slider = Slider(figure, "Where", [1], [{"x": [[k]], "y": [[10 * k]]} for k in range(5)], [*"abcde"], 2, ("<", ">"))
+    set_dark(browser, False)
+    browser.get(write_page(Page("p", sections=[Section("s", [slider])]), tmp_path / "page.html").as_uri())
+
+    def shown():
+        return browser.execute_script(
+            """const { data } = document.getElementById('figure-0');
+            return [data?.[0].x, data?.[1].x, data?.[1].y, document.querySelector('output').textContent]"""
+        )
+
+    until(browser, lambda: shown() == [[1, 2], [2], [20], "c"])
+    handle = browser.find_element("css selector", "input[type=range]")
+    handle.send_keys("\ue014")  # the right arrow
+    until(browser, lambda: shown() == [[1, 2], [3], [30], "d"])
+    set_dark(browser, True)
+    until(browser, lambda: shown() == [[1, 2], [3], [30], "d"])
+    handle.send_keys("\ue012\ue012\ue012")
+    until(browser, lambda: shown() == [[1, 2], [0], [0], "a"])
+    set_dark(browser, False)

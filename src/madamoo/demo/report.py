@@ -1,4 +1,4 @@
-"""The whole demo: run everything, print the tables, write page and numbers."""
+"""The whole demo: run everything, print the tables, write page, picture and numbers."""
 
 from __future__ import annotations
 
@@ -7,37 +7,40 @@ import platform
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-import plotly  # noqa: F401  of the page, and sklearn of the images: said now if absent, not after the work or by a worker
+import matplotlib  # noqa: F401  of the picture, plotly of the page, and sklearn of the images: said now if absent
+import plotly  # noqa: F401
 import sklearn  # noqa: F401
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from madamoo import __version__
-from madamoo.bench.training import gather, workers
+from madamoo.bench.training import cores, gather, workers
 from madamoo.files import write_text
 from madamoo.presentation.page import write_page
-from madamoo.presentation.style import ADAM, MADAM
-from madamoo.presentation.tables import rich_table
+from madamoo.presentation.tables import finite, rich_table
 
+from . import digits, physics
+from .contest import Contest
+from .figures import draw_picture
 from .page import make_page
-from .quadratics import FIXED, run_fixed, run_switching
-from .summary import Results, as_record, digits_table, findings, fixed_table, switching_table
-from .training import CONTENDERS, plan, train
+from .summary import Results, as_record, front_table, physics_table, plain_table
+from .words import findings, rules
 
 
 def report(out: Path, *, seeds: int, epochs: int, steps: int) -> None:
     """Run the demo and leave its results in the folder ``out``, which exists."""
     console = Console()
     begin = time.perf_counter()
-    results = _run(console, seeds, epochs, steps)
+    results = run(console, seeds, epochs, steps)
     seconds = time.perf_counter() - begin
 
     tables = {
-        "switching": switching_table(results.switching),
-        "fixed": fixed_table(results.fixed),
-        "digits": digits_table(results.runs),
+        "fronts": front_table(results.fronts),
+        "physics": physics_table(results.physics),
+        "plain": plain_table(results.plain),
     }
     for table in tables.values():
         console.print(rich_table(table))
@@ -45,30 +48,42 @@ def report(out: Path, *, seeds: int, epochs: int, steps: int) -> None:
     lines = findings(results)
     for line in lines:
         console.print(f"- {line}", highlight=False)
+    console.print(rules(results), highlight=False)
 
     facts = {
         "Command": f"madamoo demo --seeds {seeds} --epochs {epochs} --steps {steps}",
         "Versions": f"madamoo {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
-        "Time": f"{seconds:.0f} s for the runs",
+        "Time": f"{seconds:.0f} s on {cores()} cores for the runs; {results.seconds:.0f} s of the processor",
     }
-    page, numbers = write_page(make_page(results, tables, lines, facts), out / "index.html"), out / "results.json"
-    record = {"facts": facts, "findings": lines, **as_record(results)}
+    page = write_page(make_page(results, tables, lines, facts), out / "index.html")
+    picture = draw_picture(results.fronts, results.physics, out / "picture.svg")
+    numbers = out / "results.json"
+    record = finite({"facts": facts, "findings": lines, **as_record(results)})
     write_text(numbers, json.dumps(record, indent=1, allow_nan=False) + "\n")
-    console.print(f"\nPage:    {page}\nNumbers: {numbers}", highlight=False, soft_wrap=True)
+    console.print(f"\nPage:    {page}\nPicture: {picture}\nNumbers: {numbers}", highlight=False, soft_wrap=True)
 
 
-def _run(console: Console, seeds: int, epochs: int, steps: int) -> Results:
+def run(console: Console, seeds: int, epochs: int, steps: int) -> Results:
     """Everything that is compared, in worker processes, behind a progress bar."""
-    switching = [partial(run_switching, contender, steps) for contender in CONTENDERS]
-    # Under a fixed preference the control is MAdam itself.
-    fixed = [partial(run_fixed, contender, preference, steps) for preference in FIXED for contender in (ADAM, MADAM)]
-    training = [partial(train, solver, contender, seed, epochs) for solver, contender, seed in plan(seeds)]
+    contests: list[Contest[Any]] = [
+        Contest(partial(digits.train_front, epochs=epochs), digits.FRONT_CONTENDERS, digits.FRONT_RATES, seeds),
+        Contest(partial(physics.train_physics, steps=steps), physics.CONTENDERS, physics.RATES, seeds),
+        Contest(partial(digits.train_plain, epochs=epochs), digits.PLAIN_CONTENDERS, digits.PLAIN_RATES, seeds),
+    ]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with workers() as pool, Progress(*columns, console=console) as progress:
-        quadratics = progress.add_task("Tilted quadratics", total=len(switching) + len(fixed))
-        images = progress.add_task("Two-digit images", total=len(training))
-        return Results(
-            gather(pool, switching, partial(progress.advance, quadratics)),
-            gather(pool, fixed, partial(progress.advance, quadratics)),
-            gather(pool, training, partial(progress.advance, images)),
-        )
+        first = [contest.first() for contest in contests]
+        others = seeds - 1
+        total = sum(len(calls) + others * len(c.contenders) for calls, c in zip(first, contests, strict=True))
+        task = progress.add_task("Training", total=total)
+        tick = partial(progress.advance, task)
+        # All contests of a stage at once, so that no core waits for the longest run of one of them.
+        found = _split(gather(pool, [call for calls in first for call in calls], tick), [len(c) for c in first])
+        rest = [contest.rest(runs) for contest, runs in zip(contests, found, strict=True)]
+        more = _split(gather(pool, [call for calls in rest for call in calls], tick), [len(c) for c in rest])
+    return Results(*(a + b for a, b in zip(found, more, strict=True)))
+
+
+def _split(runs: list[Any], sizes: list[int]) -> list[list[Any]]:
+    ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
+    return [runs[end - size : end] for size, end in zip(sizes, ends, strict=True)]

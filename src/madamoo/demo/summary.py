@@ -1,30 +1,33 @@
-"""From runs to numbers: statistics over seeds, the tables that terminal and page share, and what they say in words."""
+"""From runs to numbers: means over seeds, differences between contenders seed by seed, and the tables."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from madamoo.bench import is_static
-from madamoo.figures.experiments import AT_ONCE, PHASES
-from madamoo.presentation.style import ADAM, CONTROL, MADAM, counted, plus_minus, vector
+from madamoo.presentation.style import ADAM, plus_minus, rate_text
 from madamoo.presentation.tables import Cell, Table, Value
 
-from . import quadratics
-from .quadratics import FIXED, FixedRun, SwitchingRun
-from .training import CONTENDERS, PROFILE, SOLVERS, DigitsRun
+from .contest import R, Run, chosen
+from .digits import TASKS, FrontRun, PlainRun
+from .physics import OBJECTIVES, PhysicsRun
 
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that was run."""
+    """Everything that was run, at all rates."""
 
-    switching: list[SwitchingRun]
-    fixed: list[FixedRun]
-    runs: list[DigitsRun]
+    fronts: list[FrontRun]
+    physics: list[PhysicsRun]
+    plain: list[PlainRun]
+
+    @property
+    def seconds(self) -> float:
+        """Of the processor, for all runs."""
+        return math.fsum(run.seconds for runs in (self.fronts, self.physics, self.plain) for run in runs)
 
 
 @dataclass(frozen=True)
@@ -40,187 +43,144 @@ class Estimate:
         """The standard error of the mean."""
         return self.deviation / math.sqrt(self.count)
 
+    @property
+    def sign(self) -> int:
+        """1 or -1 if the mean is more than two standard errors from zero, 0 if it is not or if there is one seed."""
+        return 0 if math.isnan(self.error) or abs(self.mean) <= 2 * self.error else int(math.copysign(1, self.mean))
+
 
 def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(fmean(values), stdev(values) if len(values) > 1 else math.nan, len(values))
 
 
-def finals(runs: Sequence[DigitsRun], solver: str, contender: str) -> list[float]:
-    """Final accuracies in the order of the seeds. Under constant weights the control's are MAdam's."""
-    if contender == CONTROL and is_static(solver):
-        contender = MADAM
-    chosen = sorted((r for r in runs if (r.solver, r.contender) == (solver, contender)), key=lambda r: r.seed)
-    return [r.final for r in chosen]
+def of(runs: Sequence[R], contender: str) -> list[R]:
+    """The contender's runs at its chosen rate, by seed."""
+    return sorted((run for run in chosen(runs) if run.contender == contender), key=lambda run: run.seed)
 
 
-def differences(runs: Sequence[DigitsRun], solver: str, contender: str, baseline: str) -> list[float]:
-    """Final accuracy of one optimizer minus that of another, seed by seed."""
-    pairs = zip(finals(runs, solver, contender), finals(runs, solver, baseline), strict=True)
-    return [a - b for a, b in pairs]
+def contenders(runs: Sequence[Run]) -> list[str]:
+    return list(dict.fromkeys(run.contender for run in runs))
 
 
-def checkpoints(steps: int) -> list[int]:
-    """The numbers of steps after which distances are shown."""
-    return sorted({max(1, steps // part) for part in (8, 4, 2, 1)})
+def gains(runs: Sequence[R], contender: str, baseline: str, value: Callable[[R], float]) -> list[float]:
+    """What a contender has more than another, seed by seed."""
+    pairs = zip(of(runs, contender), of(runs, baseline), strict=True)
+    return [value(a) - value(b) for a, b in pairs]
 
 
-def switching_table(runs: Sequence[SwitchingRun]) -> Table:
-    """The gap l_lambda(x) - l*_lambda, phase by phase."""
-    header = ["phase"]
-    header += [f"{run.contender}\n{what}" for run in runs for what in ("mean", "end")]
-    columns = [column for run in runs for column in (run.phase_means, run.phase_ends)]
-    rows = [
-        [f"{k + 1} {vector(preference)}", *(f"{column[k]:.2g}" for column in columns)]
-        for k, preference in enumerate(PHASES)
-    ]
-    overall = [value for run in runs for value in (run.mean_after_switches, run.end_after_switches)]
-    rows.append([f"2 to {len(PHASES)}, mean", *(f"{value:.2g}" for value in overall)])
-    return Table(
-        "Two tilted quadratics, switching preference: loss above the optimum",
-        header,
-        rows,
-        f"Scalarised loss minus its minimum: mean over the {runs[0].gaps.shape[1]} steps of a phase (its preference in "
-        f"brackets), and at its end. All at the same learning rate, {quadratics.LR}.",
-    )
+# What each comparison is about; more is better in all of them.
+def area(run: FrontRun) -> float:
+    return run.hypervolume
 
 
-def fixed_table(runs: Sequence[FixedRun]) -> Table:
-    """Distance to x*(lambda) as the steps go by."""
-    marks = checkpoints(runs[0].paths.shape[1] - 1)
-    rows = [
-        [f"{vector(preference)}  {run.contender}", *(f"{run.distances[mark]:.2g}" for mark in marks)]
-        for preference in FIXED
-        for run in runs
-        if run.preference == preference
-    ]
-    return Table(
-        "Two tilted quadratics, fixed preference: distance to the optimum",
-        ["preference", *(f"{mark} steps" for mark in marks)],
-        rows,
-        f"Mean over three starts. Both at the same learning rate, {quadratics.LR}.",
-    )
+def accuracy(run: PlainRun) -> float:
+    return run.accuracy
 
 
-def digits_table(runs: Sequence[DigitsRun]) -> Table:
-    """Accuracy by solver and optimizer, and the differences seed by seed."""
-    rows = []
-    for solver in SOLVERS:
-        row: list[Value] = [solver]
-        for contender in CONTENDERS:
-            same = contender == CONTROL and is_static(solver)
-            score = estimate(finals(runs, solver, contender))
-            row.append(Cell("as MAdam", value=math.nan) if same else plus_minus(score.mean, score.deviation))
-        for baseline in (ADAM, CONTROL):
-            same = baseline == CONTROL and is_static(solver)
-            gain = estimate(differences(runs, solver, MADAM, baseline))
-            row.append("-" if same else plus_minus(gain.mean, gain.error, sign=True))
-        rows.append(row)
-    epochs = len(runs[0].accuracy)
-    seeds = len({r.seed for r in runs})
-    return Table(
-        "Two-digit images: test accuracy in per cent, mean of both tasks",
-        ["solver", *CONTENDERS, f"{MADAM} -\n{ADAM}", f"{MADAM} -\n{CONTROL}"],
-        rows,
-        f"After {counted(epochs, 'epoch')}, {counted(seeds, 'seed')}. Accuracy: mean ± standard deviation; difference "
-        "of "
-        f"pairs with the same seed: mean ± standard error. All at the same learning rate, {PROFILE.lr}, which need "
-        "not be each one's best. A few seeds are a demonstration, not evidence.",
-    )
+def closeness(run: PhysicsRun) -> float:
+    """Minus the logarithm of the error: differences are factors. A run that diverged is off by everything."""
+    return -math.log(run.error) if math.isfinite(run.error) else -math.log(1e3)
 
 
-def findings(results: Results) -> list[str]:
-    """What the numbers say, whichever way they went."""
-    return [*_switching_findings(results.switching), *_digits_findings(results.runs)]
+def balanced(run: FrontRun) -> list[float]:
+    """The accuracies of both tasks at equal preference."""
+    return [float(x) for x in run.front.points[len(run.front) // 2]]
 
 
-def _switching_findings(runs: Sequence[SwitchingRun]) -> list[str]:
-    means = {run.contender: run.mean_after_switches for run in runs}
-    ends = {run.contender: run.end_after_switches for run in runs}
-    return [
-        f"Switching preference, mean loss above the optimum after a switch: {_listed(means)}; "
-        f"lowest with {min(means, key=means.__getitem__)}.",
-        f"The same at the end of a phase: {_listed(ends)}; lowest with {min(ends, key=ends.__getitem__)}.",
-    ]
+def mean_error(runs: Sequence[PhysicsRun]) -> float:
+    """The geometric mean of the errors."""
+    return math.exp(-fmean(closeness(run) for run in runs))
 
 
-def _digits_findings(runs: Sequence[DigitsRun]) -> list[str]:
-    lines = []
-    for solver in SOLVERS:
-        gains = differences(runs, solver, MADAM, ADAM)
-        ahead = sum(gain > 0 for gain in gains)
-        lines.append(
-            f"Two-digit images, {solver}: {MADAM} minus {ADAM} {fmean(gains):+.2f} points; "
-            f"{MADAM} ahead on {ahead} of {counted(len(gains), 'seed')}."
+def _gain(runs: Sequence[R], contender: str, value: Callable[[R], float], digits: int) -> Value:
+    if contender == ADAM:
+        return Cell("", value=math.nan)
+    found = estimate(gains(runs, contender, ADAM, value))
+    return Cell(plus_minus(found.mean, found.error, digits, sign=True), value=found.mean)
+
+
+def front_table(runs: Sequence[FrontRun]) -> Table:
+    rows: list[list[Value]] = []
+    for name in contenders(runs):
+        mine = of(runs, name)
+        score = estimate([run.hypervolume for run in mine])
+        middle = [fmean(values) for values in zip(*(balanced(run) for run in mine), strict=True)]
+        rows.append(
+            [
+                name,
+                Cell(plus_minus(score.mean, score.deviation, 3), value=score.mean),
+                *(Cell(f"{x:.1f}", value=x) for x in middle),
+                _gain(runs, name, area, 3),
+                Cell(rate_text(mine[0].lr), value=mine[0].lr),
+            ]
         )
-    plain = [r for r in runs if not r.rows] or runs  # a diagnosed run took longer
-    seconds = {c: fmean(r.seconds for r in plain if r.contender == c) for c in (ADAM, MADAM)}
-    lines.append(f"A training run took {seconds[MADAM] / seconds[ADAM]:.2f} times as long with {MADAM} as with {ADAM}.")
-    return lines
+    return Table(
+        "One network for every preference, on test images",
+        ["optimizer", "hypervolume", *(f"{task},\n% read" for task in TASKS), f"hypervolume\n- {ADAM}'s", "rate"],
+        rows,
+        "Hypervolume: the area below the front, 1 at best; mean ± standard deviation. Accuracies are at equal "
+        "preference. Differences between runs of one seed: mean ± standard error.",
+    )
+
+
+def physics_table(runs: Sequence[PhysicsRun]) -> Table:
+    rows: list[list[Value]] = []
+    for name in contenders(runs):
+        mine = of(runs, name)
+        error = mean_error(mine)
+        factor = math.exp(fmean(gains(runs, name, ADAM, closeness)))
+        last = [fmean(run.losses[objective][-1] for run in mine) for objective in OBJECTIVES]
+        rows.append(
+            [
+                name,
+                Cell(f"{100 * error:.2g} %", value=error),
+                Cell("" if name == ADAM else f"{factor:.2g}", value=math.nan if name == ADAM else factor),
+                *(Cell(f"{x:.1e}", value=x) for x in last),
+                Cell(rate_text(mine[0].lr), value=mine[0].lr),
+            ]
+        )
+    return Table(
+        "A physics-informed network, against the exact solution",
+        ["optimizer", "relative\nerror", f"{ADAM}'s error\nis so many times", *(f"loss:\n{n}" for n in OBJECTIVES),
+         "rate"],
+        rows,
+        "Geometric means of the errors, means of the last losses.",
+    )  # fmt: skip
+
+
+def plain_table(runs: Sequence[PlainRun]) -> Table:
+    rows: list[list[Value]] = []
+    for name in contenders(runs):
+        mine = of(runs, name)
+        score = estimate([run.accuracy for run in mine])
+        rows.append(
+            [
+                name,
+                Cell(plus_minus(score.mean, score.deviation), value=score.mean),
+                _gain(runs, name, accuracy, 2),
+                Cell(rate_text(mine[0].lr), value=mine[0].lr),
+            ]
+        )
+    return Table(
+        "Constant weights: test accuracy in per cent, mean of both tasks",
+        ["optimizer", "accuracy", f"minus {ADAM}'s", "rate"],
+        rows,
+        "Mean ± standard deviation; differences between runs of one seed: mean ± standard error.",
+    )
 
 
 def as_record(results: Results) -> dict[str, Any]:
-    """The numbers behind the tables, for a JSON file."""
+    """The numbers behind tables and figures, for a JSON file."""
     return {
-        "switching_quadratics": {
-            "lr": quadratics.LR,
-            **AT_ONCE,
-            "steps_per_phase": results.switching[0].gaps.shape[1],
-            "preferences": PHASES,
-            "gap": {
-                run.contender: {
-                    "phase_means": run.phase_means,
-                    "phase_ends": run.phase_ends,
-                    "mean_after_switches": run.mean_after_switches,
-                    "end_after_switches": run.end_after_switches,
-                }
-                for run in results.switching
-            },
-        },
-        "fixed_quadratics": [
-            {
-                "optimizer": run.contender,
-                "preference": run.preference,
-                "distance": {mark: float(run.distances[mark]) for mark in checkpoints(run.paths.shape[1] - 1)},
-            }
-            for run in results.fixed
+        "fronts": [
+            {**_record(run), "hypervolume": run.hypervolume, "front": run.front.to_dict()} for run in results.fronts
         ],
-        "digits": {
-            "lr": PROFILE.lr,
-            "batch": PROFILE.batch,
-            "accuracy": {
-                solver: {c: _as_dict(estimate(finals(results.runs, solver, c))) for c in CONTENDERS}
-                for solver in SOLVERS
-            },
-            "difference": {
-                solver: {
-                    f"{MADAM} - {b}": _as_dict(estimate(differences(results.runs, solver, MADAM, b)))
-                    for b in (ADAM, CONTROL)
-                }
-                for solver in SOLVERS
-            },
-            "runs": [
-                {
-                    "solver": run.solver,
-                    "optimizer": run.contender,
-                    "seed": run.seed,
-                    "seconds": run.seconds,
-                    "accuracy_by_epoch_and_task": run.accuracy,
-                }
-                for run in results.runs
-            ],
-        },
+        "physics": [
+            {**_record(run), "steps": run.steps, "losses": run.losses, "errors": run.errors} for run in results.physics
+        ],
+        "constant_weights": [{**_record(run), "accuracy": run.accuracy} for run in results.plain],
     }
 
 
-def _as_dict(e: Estimate) -> dict[str, float | int | None]:
-    known = e.count > 1  # JSON has no NaN
-    return {
-        "mean": e.mean,
-        "deviation": e.deviation if known else None,
-        "standard_error": e.error if known else None,
-        "seeds": e.count,
-    }
-
-
-def _listed(values: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.2g}" for name, value in values.items())
+def _record(run: Run) -> dict[str, Any]:
+    return {"optimizer": run.contender, "lr": run.lr, "seed": run.seed, "score": run.score, "cpu_seconds": run.seconds}

@@ -25,8 +25,18 @@ function draw(isDark) {
       const { width, height } = place._fullLayout;
       place.style.aspectRatio = `${width} / ${height}`;
       for (const svg of place.querySelectorAll(".main-svg")) svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+      move(figure, place);
     });
   });
+}
+
+// What a figure shows where its slider stands, if it has one.
+function move(figure, place) {
+  if (!figure.slider) return;
+  const { traces, positions, texts } = figure.slider;
+  const position = document.getElementById(`${place.id}-slider`).valueAsNumber;
+  document.getElementById(`${place.id}-text`).textContent = texts[position];
+  Plotly.restyle(place, structuredClone(positions[position]), traces);
 }
 
 // Smaller keys first; what has none stays below, whichever way the rest goes.
@@ -43,6 +53,10 @@ function sort(header) {
   body.append(...rows.map(([, row]) => row));
 }
 
+figures.forEach((figure, k) => {
+  const place = document.getElementById(`figure-${k}`);
+  document.getElementById(`${place.id}-slider`)?.addEventListener("input", () => move(figure, place));
+});
 for (const button of document.querySelectorAll("th button")) {
   button.addEventListener("click", () => sort(button.closest("th")));
 }

@@ -32,6 +32,23 @@ class Panels:
 
 
 @dataclass(frozen=True)
+class Slider:
+    """A figure with a slider below it: each of its positions gives new data to some of the figure's traces.
+
+    ``positions`` has, for each position, plotly's fields and their values, one per trace of ``traces``:
+    ``{"x": [[1.0]], "y": [[2.0]]}`` moves one dot. ``texts`` says in words what is shown there.
+    """
+
+    figure: Figure
+    label: str
+    traces: Sequence[int]
+    positions: Sequence[Mapping[str, Sequence[Any]]]
+    texts: Sequence[str]
+    start: int
+    ends: tuple[str, str]  # what the slider goes from, and to
+
+
+@dataclass(frozen=True)
 class Facts:
     """Names and what they are."""
 
@@ -60,7 +77,8 @@ class Verdict:
     advice: Sequence[str] = ()
 
 
-Block: TypeAlias = str | Table | Figure | Gallery | Panels | Facts | Notes | Points | Verdict  # a string is a paragraph
+# A string is a paragraph.
+Block: TypeAlias = str | Table | Figure | Slider | Gallery | Panels | Facts | Notes | Points | Verdict
 
 
 @dataclass(frozen=True)
@@ -76,6 +94,9 @@ class Page:
     sections: Sequence[Section] = field(default_factory=tuple)
 
 
+Drawn: TypeAlias = dict[str, Any]  # a figure as the script gets it
+
+
 def write_page(page: Page, path: Path) -> Path:
     """Write the page and return its path."""
     return write_text(path, render(page))
@@ -86,7 +107,7 @@ def render(page: Page) -> str:
     from plotly.offline import get_plotlyjs
 
     shown = [section for section in page.sections if section.blocks]
-    figures: list[Figure] = []
+    figures: list[Drawn] = []
     sections = [_section(k, section, figures) for k, section in enumerate(shown)]
     links = [f'<a href="#section-{k}">{escape(section.title)}</a>' for k, section in enumerate(shown)]
     return Template(_part("page.html")).substitute(
@@ -98,7 +119,7 @@ def render(page: Page) -> str:
         style=_part("page.css"),
         script=_part("page.js"),
         plotly=get_plotlyjs().replace("</script", "<\\/script"),
-        figures=_json([{"data": figure.data, "layout": figure.layout} for figure in figures]),
+        figures=_json(figures),
         dark=_json(DARK),
     )
 
@@ -113,17 +134,19 @@ def _json(value: Any) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _section(number: int, section: Section, figures: list[Figure]) -> str:
+def _section(number: int, section: Section, figures: list[Drawn]) -> str:
     blocks = "\n".join(_block(block, figures) for block in section.blocks)
     return f'<section id="section-{number}">\n<h2>{escape(section.title)}</h2>\n{blocks}\n</section>'
 
 
-def _block(block: Block, figures: list[Figure]) -> str:
+def _block(block: Block, figures: list[Drawn]) -> str:
     """The block as HTML; its figures are added to the list, for the script to draw."""
     if isinstance(block, Table):
         return table_html(block)
     if isinstance(block, Figure):
         return _figure(block, figures)
+    if isinstance(block, Slider):
+        return _slider(block, figures)
     if isinstance(block, Gallery):
         return gallery_html(block)
     if isinstance(block, Panels):
@@ -151,11 +174,26 @@ def _prose(text: str) -> str:
     return escape(text).replace(" %", "\u00a0%")  # no line begins with a sign
 
 
-def _figure(figure: Figure, figures: list[Figure]) -> str:
-    figures.append(figure)
+def _figure(figure: Figure, figures: list[Drawn], below: str = "") -> str:
+    figures.append({"data": figure.data, "layout": figure.layout})
     label = escape(f"{figure.title}. {figure.caption}".rstrip(". "))
     return (
         f"<figure>{caption_html(figure.title, figure.caption)}\n"
         f'<div class="plot" id="figure-{len(figures) - 1}" role="img" aria-label="{label}" '
-        f'style="height:{figure.height}px"></div></figure>'
+        f'style="height:{figure.height}px"></div>{below}</figure>'
     )
+
+
+def _slider(block: Slider, figures: list[Drawn]) -> str:
+    """The browser's own slider: fingers, keys and screen readers know it."""
+    place = f"figure-{len(figures)}"
+    begin, end = (f"<span>{escape(text)}</span>" for text in block.ends)
+    below = (
+        f'\n<div class="slider"><label for="{place}-slider">{escape(block.label)}</label>{begin}'
+        f'<input type="range" id="{place}-slider" min="0" max="{len(block.positions) - 1}" step="1" '
+        f'value="{block.start}" aria-describedby="{place}-text" autocomplete="off">{end}</div>'
+        f'\n<output id="{place}-text" for="{place}-slider">{escape(block.texts[block.start])}</output>'
+    )
+    html = _figure(block.figure, figures, below)
+    figures[-1]["slider"] = {"traces": block.traces, "positions": block.positions, "texts": block.texts}
+    return html

@@ -27,8 +27,10 @@ CONTROL_DEFINED = (
     'control (marginal): PreferenceMetric("marginal"), "Adam twice". It divides by the average of d², whatever the '
     "preference, so that only what beats it is due to the preference"
 )
-HUES = {ADAM: 1, CONTROL: 2, MADAM: 0}
-STROKES = {ADAM: "dash", CONTROL: "dot", MADAM: "solid"}
+# Two more, of the demo.
+EIGEN, SOAP = "MAdam, eigenbasis", "SOAP"
+HUES = {ADAM: 1, CONTROL: 2, MADAM: 0, EIGEN: 3, SOAP: 4}
+STROKES = {ADAM: "dash", CONTROL: "dot", MADAM: "solid", EIGEN: "solid", SOAP: "dashdot"}
 
 METRICS = {
     "euclidean": "Euclidean",
