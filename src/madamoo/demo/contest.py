@@ -18,9 +18,7 @@ from madamoo.solvers import Solver
 BUILD: dict[str, Callable[[list[Tensor], float, Solver], MultiObjective]] = {
     ADAM: lambda p, lr, solver: MAdam(p, lr=lr, solver=solver, metric=None),
     MADAM: lambda p, lr, solver: MAdam(p, lr=lr, solver=solver),
-    EIGEN: lambda p, lr, solver: MAdam(
-        p, lr=lr, solver=solver, metric=PreferenceMetric(basis="eigen", beta=0.95, rampup=0)
-    ),
+    EIGEN: lambda p, lr, solver: MAdam(p, lr=lr, solver=solver, metric=PreferenceMetric(basis="eigen")),
     SOAP: lambda p, lr, solver: MultiObjective(Soap(p, lr=lr), solver),
 }
 

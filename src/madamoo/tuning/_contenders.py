@@ -29,7 +29,7 @@ def _madam(params: Any, lr: float, solver: Solver, **options: Any) -> MultiObjec
 
 
 def _madam_eigen(params: Any, lr: float, solver: Solver, **options: Any) -> MultiObjective:
-    metric = PreferenceMetric(basis="eigen", beta=0.95, rampup=0)
+    metric = PreferenceMetric(basis="eigen")
     return MAdam(params, lr=lr, solver=solver, metric=metric, **options)
 
 
@@ -59,8 +59,7 @@ CODE = {
     "adam": 'MAdam(model.parameters(), lr={lr}, solver="{solver}", metric=None)',
     "madam": 'MAdam(model.parameters(), lr={lr}, solver="{solver}")',
     "soap": 'MultiObjective(SOAP(model.parameters(), lr={lr}), "{solver}")',
-    "madam-eigen": 'MAdam(model.parameters(), lr={lr}, solver="{solver}", '
-    'metric=PreferenceMetric(basis="eigen", beta=0.95, rampup=0))',
+    "madam-eigen": 'MAdam(model.parameters(), lr={lr}, solver="{solver}", metric=PreferenceMetric(basis="eigen"))',
     "soap-relative": 'MultiObjective(SOAP(model.parameters(), lr={lr}), "{solver}", PreferenceMetric("relative"))',
 }
 
