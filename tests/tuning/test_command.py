@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 from madamoo.cli import build_app
 from madamoo.tuning import TrialError
-from madamoo.tuning._contenders import Field
+from madamoo.tuning._contenders import Contender, Field
 from madamoo.tuning._processes import do
 from madamoo.tuning._setup import open_source
 from madamoo.tuning._studies import Phase, Search, calmly, ended, open_storage, open_study
@@ -186,6 +187,22 @@ def test_what_another_process_cannot_import_needs_one_worker(tmp_path):
     search = Search(open_source(lambda seed: None), search.field, search.folder, 8, False)
     with calmly(), pytest.raises(ValueError, match="several workers need a build that another process can import"):
         do(open_storage(search.folder), search, phase, 2, lambda done: None)
+
+
+def test_what_the_file_defines_is_found_by_other_processes(tmp_path):
+    file = write(tmp_path)
+    file.write_text(
+        file.read_text()
+        + "from madamoo import MAdam, solvers\n"
+        + "SOLVERS = {'half': lambda: solvers.LS([0.5, 0.5])}\n"
+        + "OPTIMIZERS = {'mine': lambda params, lr, solver: MAdam(params, lr, eps=0.5, solver=solver)}\n"
+    )
+    source = open_source(file)
+    search = Search(source, Field.of(None, None, source), tmp_path, 8, False)
+    sent = pickle.loads(pickle.dumps(search))
+    contender, setup = Contender("half", "mine", 0.25), sent.source.build(0)
+    assert sent.field.build(contender, setup, 0).param_groups[0]["eps"] == 0.5
+    assert {*sent.field.optimizers} == {*search.field.optimizers} and {*sent.field.solvers} == {*search.field.solvers}
 
 
 @pytest.mark.parametrize(

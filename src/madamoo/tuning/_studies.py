@@ -62,9 +62,22 @@ class Search:
     steps: int
     higher_is_better: bool
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What the user's file defines stays behind: another process reads the file."""
+        own = self.source
+        solvers = {k: v for k, v in self.field.solvers.items() if v is None or v is not own.solvers.get(k)}
+        optimizers = {k: v for k, v in self.field.optimizers.items() if v is not own.optimizers.get(k)}
+        field = Field(solvers, optimizers, self.field.tried)
+        return _with_own, (own, field, self.folder, self.steps, self.higher_is_better)
+
     def turn(self) -> AbstractContextManager[Any]:
         """Held by the one process that takes its next trial, so that there is no trial too many."""
         return nullcontext() if self.folder is None else FileLock(self.folder / TURN)
+
+
+def _with_own(source: Source, field: Field, *rest: Any) -> Search:
+    solvers, optimizers = {**source.solvers, **field.solvers}, {**source.optimizers, **field.optimizers}
+    return Search(source, Field(solvers, optimizers, field.tried), *rest)
 
 
 def open_storage(folder: Path | None) -> optuna.storages.BaseStorage:
