@@ -25,10 +25,11 @@ STEPS = 800
 CONTENDERS: dict[str, dict[str, Any] | None] = {
     "adam": None,
     "marginal": {"estimator": "marginal"},
-    "madam": {},
-    "madam normalise": {"normalise": True},
-    "madam beta=.99": {"beta": 0.99},
-    "madam normalise beta=.99": {"normalise": True, "beta": 0.99},
+    # Averages of all pairs; "auto" takes the marginal average under UW.
+    "madam": {"estimator": "full"},
+    "madam normalise": {"estimator": "full", "normalise": True},
+    "madam beta=.99": {"estimator": "full", "beta": 0.99},
+    "madam normalise beta=.99": {"estimator": "full", "normalise": True, "beta": 0.99},
 }
 
 
