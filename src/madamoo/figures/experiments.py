@@ -54,7 +54,7 @@ KINDS = [NOISE[SILENT], *[NOISE[EVEN]] * SEEDS, *[NOISE[UNEVEN]] * SEEDS]  # of 
 PAPER = "MAdam, the paper's plain form"
 RAMPED = "MAdam, default ramp-up"
 ADAM_STILL = "Adam without momentum"
-EXACT = "M⁻¹d without Adam (eq. 14)"
+EXACT = "M⁻¹d without Adam (eq. 11)"
 
 EUCLIDEAN, ADAMS, CONDITIONED = (style.METRICS[key] for key in ("euclidean", "adam", "preference"))
 EXECUTED = "MAdam's own run"
