@@ -38,6 +38,7 @@ def build_app() -> "typer.Typer":
     from .demo.command import demo
     from .figures.command import figures
     from .report.command import report
+    from .selftest.command import selftest
 
     def show_version(wanted: bool) -> None:
         if wanted:
@@ -61,7 +62,7 @@ def build_app() -> "typer.Typer":
 
     train = (bench.run, bench.sweep, bench.ablation, bench.predict)
     read = (bench.table, bench.summary, bench.front, bench.collect, bench.data)
-    for command in (demo, *train, *read, figures, report):
+    for command in (demo, *train, *read, figures, report, selftest):
         app.command()(command)
     return app
 
