@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 # Modules that come with an extra, and the extra to name when one of them is absent.
 EXTRAS = {
-    "typer": "demo",
-    "rich": "demo",
+    "typer": "cli",
+    "rich": "cli",
     "matplotlib": "demo",
     "filelock": "bench",
     "sklearn": "bench",
