@@ -143,7 +143,15 @@ def start() -> None:
         def synchronize(self, device=None):
             """All is done when a call returns."""
 
+        def get_rng_state(self, device=None):
+            """There is no generator, but torch.random.fork_rng asks."""
+            return torch.empty(0)
+
+        def set_rng_state(self, state, device=None):
+            pass
+
     backend_registration._setup_privateuseone_for_python_backend(NAME, Module())
+    torch.__future__.set_overwrite_module_params_on_conversion(True)  # net.to(dtype): param.data has no inner tensor
     torch.serialization.add_safe_globals([_restored])
     _Made().__enter__()
     _Dispatch().__enter__()
