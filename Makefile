@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test docs bench lint format clean
+.PHONY: demo test docs bench dist release lint format clean
 
 demo: $(STAMP)
 	$(BIN)/madamoo demo --out demo-out
@@ -18,6 +18,16 @@ docs: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/speed.py
+
+# The wheel and the source distribution, and whether an index would take them.
+dist: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
+
+# What users get: the wheel alone in an empty environment, and its selftest.
+release: dist
+	.ci/try_wheel.sh $(PYTHON)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -36,4 +46,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo-out docs/_build
+	rm -rf $(VENV) demo-out dist docs/_build

@@ -78,6 +78,7 @@ DOCUMENTED = [
     "madamoo.pinn",
     "madamoo.pinn.cases",
     "madamoo.relatives",
+    "madamoo.selftest",
     "madamoo.solvers",
     "madamoo.testing",
     "madamoo.tuning",

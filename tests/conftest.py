@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import devices
+
 torch.set_num_threads(1)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -19,6 +21,17 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MADAMOO_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _device(request: pytest.FixtureRequest):
+    """Tests of the core make their tensors on the device that MADAMOO_TEST_DEVICE names."""
+    file = request.path.relative_to(Path(__file__).parent).as_posix()
+    if devices.DEVICE.type == "cpu" or file not in devices.FILES or request.node.get_closest_marker("cpu"):
+        yield
+    else:
+        with devices.on_device():
+            yield
 
 
 @pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])

@@ -14,11 +14,11 @@ class Net(nn.Module):
 
     def __init__(self, count=3, dtype=torch.float64):
         super().__init__()
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):  # the same start on every device
             torch.manual_seed(0)
             self.trunk = nn.Sequential(nn.Linear(4, 6), nn.Tanh())
             self.heads = nn.ModuleList(nn.Linear(6, 1) for _ in range(count))
-        self.to(dtype)
+        self.to(torch.get_default_device(), dtype)
 
     def forward(self, x):
         h = self.trunk(x)

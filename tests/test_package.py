@@ -7,7 +7,6 @@ import json
 import pkgutil
 import subprocess
 import sys
-import zipfile
 from importlib import metadata, resources
 
 import pytest
@@ -169,10 +168,3 @@ def test_every_public_class_has_an_example():
 
 def test_type_hints_are_announced():
     assert (resources.files("madamoo") / "py.typed").is_file()
-
-
-def test_the_wheel_holds_the_marker(tmp_path):
-    builder = pytest.importorskip("hatchling.builders.wheel", reason="needs the build backend")
-    root = resources.files("madamoo").joinpath("..", "..")
-    (wheel,) = builder.WheelBuilder(str(root)).build(directory=str(tmp_path), versions=["standard"])
-    assert "madamoo/py.typed" in zipfile.ZipFile(wheel).namelist()

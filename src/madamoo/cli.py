@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 # Modules that come with an extra, and the extra to name when one of them is absent.
 EXTRAS = {
-    "typer": "demo",
-    "rich": "demo",
+    "typer": "cli",
+    "rich": "cli",
     "matplotlib": "demo",
     "filelock": "bench",
     "sklearn": "bench",
@@ -39,6 +39,7 @@ def build_app() -> "typer.Typer":
     from .demo.command import demo
     from .figures.command import figures
     from .report.command import report
+    from .selftest.command import selftest
     from .tuning.command import tune
 
     def show_version(wanted: bool) -> None:
@@ -63,7 +64,7 @@ def build_app() -> "typer.Typer":
 
     train = (bench.run, bench.sweep, bench.ablation, bench.predict)
     read = (bench.table, bench.summary, bench.front, bench.collect, bench.data)
-    for command in (demo, *train, tune, *read, figures, report):
+    for command in (demo, *train, tune, *read, figures, report, selftest):
         app.command()(command)
     return app
 

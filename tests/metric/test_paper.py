@@ -82,7 +82,7 @@ def test_pair_follows_its_generator(solver, count, feed, brute_force, drawn, clo
         for g in rows:
             found.append(feed(opt, param, g[None])[0])
             weights.append(opt.weights)
-        found, weights = torch.stack(found), torch.stack(weights)
+        found, weights = torch.stack(found), torch.stack(weights).cpu()
     close(found, brute_force(rows, weights, lambda t: both_ways(*pairs[t])), rtol=1e-7)
 
     entries = averages(opt)
@@ -108,6 +108,7 @@ def test_pair_is_full_on_a_repeated_batch_once_every_pair_was_seen(dtype, feed, 
     assert not torch.allclose(found["pair"][:last], found["full"][:last], rtol=0.05)
 
 
+@pytest.mark.cpu
 def test_plain_form_is_algorithm_1(drawn, close):
     """A literal transcription, Adam included, on losses whose gradients are positive: no root of a negative number."""
     count, size, steps, lr, (b1, b2), warmup, tiny = 3, 4, 80, 1e-2, (0.9, 0.99), 20, 1e-8
@@ -138,6 +139,7 @@ def test_plain_form_is_algorithm_1(drawn, close):
     close(param.detach(), theta)
 
 
+@pytest.mark.cpu
 def test_adam_averages_the_preference_away_and_the_metric_whitens():
     """Proposition 1 and equations 7 and 9: stationary gradients, a preference drawn for each step.
 

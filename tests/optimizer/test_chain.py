@@ -12,6 +12,8 @@ from helpers import Net, inf_loss, metric, same, same_params, snapshot, train
 from madamoo import MultiObjective, diagnostics, solvers
 from madamoo.optimizer import Chain
 
+pytestmark = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has Muon since 2.9")
+
 
 def parts(net):
     """The matrices, and the rest."""

@@ -130,7 +130,7 @@ def test_a_run_resumes_from_a_distributed_checkpoint(solver, estimator, inner, t
     states = {"plain": None, "full": StateDictOptions(full_state_dict=True, cpu_offload=True)}
     states = {name: copy.deepcopy(get_optimizer_state_dict(net, opt, options=o)) for name, o in states.items()}
     weights = copy.deepcopy(get_model_state_dict(net))
-    distributed.save({"net": weights, "opt": states["plain"]}, checkpoint_id=tmp_path, no_dist=True)
+    distributed.save({"net": weights, "opt": states["plain"]}, checkpoint_id=tmp_path)
     before = snapshot(net, opt)
     train(net, opt, 2, start=3)
     for name in ("plain", "full", "file"):
@@ -138,7 +138,7 @@ def test_a_run_resumes_from_a_distributed_checkpoint(solver, estimator, inner, t
         state = {"net": weights, "opt": states.get(name)}
         if name == "file":
             state = {"net": get_model_state_dict(other), "opt": get_optimizer_state_dict(other, fresh)}
-            distributed.load(state, checkpoint_id=tmp_path, no_dist=True)
+            distributed.load(state, checkpoint_id=tmp_path)
         set_model_state_dict(other, state["net"])
         set_optimizer_state_dict(other, fresh, state["opt"])
         assert same(before, snapshot(other, fresh)), name

@@ -62,7 +62,7 @@ class Constraint(ABC):
 
 def mask_of(on: On, x: Tensor, names: Names) -> Tensor:
     if on is None:
-        return torch.ones(len(x), dtype=torch.bool)
+        return torch.ones(len(x), dtype=torch.bool, device="cpu")
     keep = on.on_boundary(x[:, : on.dim]) if isinstance(on, Geometry) else on(x)
     if not isinstance(keep, Tensor) or keep.shape != (len(x),) or keep.dtype != torch.bool:
         found = f"{keep.dtype} {tuple(keep.shape)}" if isinstance(keep, Tensor) else type(keep).__name__
@@ -209,8 +209,8 @@ class PointSetBC(Constraint):
     """
 
     def __init__(self, points: Tensor, values: Tensor | float, component: str | int = 0) -> None:
-        points = torch.as_tensor(points, dtype=torch.float64)
-        self.values = torch.as_tensor(values, dtype=torch.float64).reshape(-1, 1).expand(len(points), 1)
+        points = torch.as_tensor(points, dtype=torch.float64, device="cpu")
+        self.values = torch.as_tensor(values, dtype=torch.float64, device="cpu").reshape(-1, 1).expand(len(points), 1)
         if points.dim() != 2:
             raise ValueError(f"points must be a tensor [n, dim], got shape {tuple(points.shape)}")
         self.points, self.component = points, component

@@ -95,7 +95,7 @@ def _until(draw: Callable[[int], Tensor], count: int, what: str) -> Tensor:
     for _ in range(_ROUNDS):
         rows = draw(size)
         if len(rows) >= count:
-            return rows[torch.arange(count) * len(rows) // count]
+            return rows[torch.arange(count, device="cpu") * len(rows) // count]
         size = max(size + 1, math.ceil(1.05 * size * count / max(len(rows), 1)) if len(rows) else 2 * size)
         if size > 1000 * count + 1_000_000:
             break
@@ -111,7 +111,10 @@ class Hypercube(Geometry):
     """
 
     def __init__(self, xmin: Sequence[float], xmax: Sequence[float]) -> None:
-        self.low, self.high = torch.tensor(xmin, dtype=torch.float64), torch.tensor(xmax, dtype=torch.float64)
+        self.low, self.high = (
+            torch.tensor(xmin, dtype=torch.float64, device="cpu"),
+            torch.tensor(xmax, dtype=torch.float64, device="cpu"),
+        )
         if self.low.shape != self.high.shape or self.low.dim() != 1 or not bool((self.low < self.high).all()):
             raise ValueError(f"xmin must be below xmax in each dimension, got {tuple(xmin)} and {tuple(xmax)}")
         self.dim = len(self.low)
@@ -134,7 +137,7 @@ class Hypercube(Geometry):
         faces = self._faces().repeat_interleave(2)
         face, _ = _split(unit[:, 0], faces)
         axis, upper = face // 2, (face % 2).bool()
-        rows = torch.arange(len(unit))
+        rows = torch.arange(len(unit), device="cpu")
         # the coordinates along the face are those of the other columns; in one dimension there are none
         along = torch.empty_like(unit)
         for k in range(self.dim):
@@ -146,7 +149,7 @@ class Hypercube(Geometry):
         x[rows, axis] = torch.where(upper, self.high[axis], self.low[axis])
         normals = torch.zeros_like(x)
         normals[rows, axis] = torch.where(upper, 1.0, -1.0).to(x)
-        return x, normals, torch.ones(len(x), dtype=torch.bool)
+        return x, normals, torch.ones(len(x), dtype=torch.bool, device="cpu")
 
 
 class Interval(Hypercube):
@@ -200,7 +203,7 @@ class Hypersphere(Geometry):
     def __init__(self, center: Sequence[float], radius: float) -> None:
         if radius <= 0:
             raise ValueError(f"radius must be positive, got {radius}")
-        self.center, self.radius = torch.tensor(center, dtype=torch.float64), float(radius)
+        self.center, self.radius = torch.tensor(center, dtype=torch.float64, device="cpu"), float(radius)
         self.dim = len(self.center)
         self.low, self.high = self.center - radius, self.center + radius
 
@@ -261,7 +264,7 @@ class Polygon(Geometry):
     dim = 2
 
     def __init__(self, vertices: Sequence[Sequence[float]]) -> None:
-        v = torch.tensor(vertices, dtype=torch.float64)
+        v = torch.tensor(vertices, dtype=torch.float64, device="cpu")
         if v.dim() != 2 or v.shape[1] != 2 or len(v) < 3:
             raise ValueError(f"vertices must be at least 3 points of the plane, got shape {tuple(v.shape)}")
         after = v.roll(-1, 0)
@@ -292,7 +295,7 @@ class Polygon(Geometry):
         x = self.vertices[edge] + share[:, None] * self.edges[edge]
         tangent = self.edges[edge] / lengths[edge, None]
         normals = torch.stack([tangent[:, 1], -tangent[:, 0]], 1)
-        return x, normals, torch.ones(len(x), dtype=torch.bool)
+        return x, normals, torch.ones(len(x), dtype=torch.bool, device="cpu")
 
 
 class _Combination(Geometry):
@@ -306,11 +309,13 @@ class _Combination(Geometry):
         return self.first.boundary_measure + self.second.boundary_measure
 
     def boundary_from_unit(self, unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        measures = torch.tensor([self.first.boundary_measure, self.second.boundary_measure], dtype=torch.float64)
+        measures = torch.tensor(
+            [self.first.boundary_measure, self.second.boundary_measure], dtype=torch.float64, device="cpu"
+        )
         part, share = _split(unit[:, 0], measures)
         unit = torch.cat([share[:, None], unit[:, 1:]], 1)
         x, normals = torch.empty_like(unit), torch.empty_like(unit)
-        counts = torch.empty(len(unit), dtype=torch.bool)
+        counts = torch.empty(len(unit), dtype=torch.bool, device="cpu")
         for k, (one, other) in enumerate([(self.first, self.second), (self.second, self.first)]):
             here = part == k
             x[here], normals[here], counts[here] = one.boundary_from_unit(unit[here])

@@ -84,7 +84,9 @@ class FourierFeatures(nn.Module):
 
     def __init__(self, dim: int, count: int = 64, sigma: float = 1.0, generator: torch.Generator | None = None) -> None:
         super().__init__()
-        self.register_buffer("frequencies", 2 * math.pi * sigma * torch.randn(count, dim, generator=generator))
+        place = None if generator is None else generator.device  # drawn there, whatever the default device is
+        drawn = torch.randn(count, dim, generator=generator, device=place).to(torch.get_default_device())
+        self.register_buffer("frequencies", 2 * math.pi * sigma * drawn)
         self.out_features = 2 * count
 
     def forward(self, x: Any) -> Any:

@@ -116,7 +116,7 @@ class Problem:
         self.num_domain, self.num_boundary, self.num_initial = num_domain, num_boundary, num_initial * time
         self.sampler, self.residual_points, self.reference = sampler, residual_points, reference
         self.derivatives = derivatives
-        self.anchors = torch.empty(0, domain.dim, dtype=torch.float64)
+        self.anchors = torch.empty(0, domain.dim, dtype=torch.float64, device="cpu")
         self.sample(generator)
         self.equation_names, self._requests = self._dry_run()
         clash = set(self.equation_names) & set(self.constraints)
@@ -143,7 +143,7 @@ class Problem:
     def sample(self, generator: torch.Generator | None = None) -> None:
         """Draw all points again; points added by :meth:`add_anchors` stay."""
         self._domain_points = self.domain.random_points(self.num_domain, self.sampler, generator)
-        empty = torch.empty(0, self.domain.dim, dtype=torch.float64)
+        empty = torch.empty(0, self.domain.dim, dtype=torch.float64, device="cpu")
         boundary, normals, initial = empty, empty, empty
         if self.num_boundary:
             boundary, normals = self.domain.random_boundary_points(self.num_boundary, self.sampler, generator)

@@ -22,32 +22,32 @@ def unit_points(count: int, dim: int, sampler: str, generator: torch.Generator |
     if count < 1:
         raise ValueError(f"count must be at least 1, got {count}")
     if sampler == "pseudo":
-        return torch.rand(count, dim, generator=generator, dtype=torch.float64)
+        return torch.rand(count, dim, generator=generator, dtype=torch.float64, device="cpu")
     if sampler == "lhs":
-        strata = torch.stack([torch.randperm(count, generator=generator) for _ in range(dim)], 1)
-        return (strata + torch.rand(count, dim, generator=generator, dtype=torch.float64)) / count
+        strata = torch.stack([torch.randperm(count, generator=generator, device="cpu") for _ in range(dim)], 1)
+        return (strata + torch.rand(count, dim, generator=generator, dtype=torch.float64, device="cpu")) / count
     if sampler == "uniform":
         points = _grid(count, dim)
     elif sampler == "sobol":
         # the first point of the sequence is the origin, a corner that would be drawn in every domain
-        points = torch.quasirandom.SobolEngine(dim).draw(count + 1, dtype=torch.float64)[1:]
+        points = _sobol(dim, count + 1)[1:]
     elif dim > len(_PRIMES):
         raise ValueError(f"{sampler} has {len(_PRIMES)} dimensions at most, got {dim}: take 'sobol'")
     else:
-        index = torch.arange(1, count + 1)
+        index = torch.arange(1, count + 1, device="cpu")
         columns = [radical_inverse(index, prime) for prime in _PRIMES[: dim - (sampler == "hammersley")]]
         if sampler == "hammersley":
             columns.insert(0, (index - 0.5).double() / count)
         points = torch.stack(columns, 1)
     if generator is not None:
-        points = (points + torch.rand(dim, generator=generator, dtype=torch.float64)) % 1.0
+        points = (points + torch.rand(dim, generator=generator, dtype=torch.float64, device="cpu")) % 1.0
     return points
 
 
 def radical_inverse(index: Tensor, base: int) -> Tensor:
     """The digits of each index in this base, mirrored at the point: 6 = 110 in base 2 gives 0.011 = 0.375."""
     left, weight = index.clone(), 1.0 / base
-    value = torch.zeros(index.shape, dtype=torch.float64)
+    value = torch.zeros(index.shape, dtype=torch.float64, device="cpu")
     while bool((left > 0).any()):
         value += weight * (left % base)
         left, weight = left // base, weight / base
@@ -59,6 +59,11 @@ def _grid(count: int, dim: int) -> Tensor:
     side = 1
     while side**dim < count:
         side += 1
-    axis = (torch.arange(side, dtype=torch.float64) + 0.5) / side
+    axis = (torch.arange(side, dtype=torch.float64, device="cpu") + 0.5) / side
     points = torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
-    return points[torch.arange(count) * len(points) // count]
+    return points[torch.arange(count, device="cpu") * len(points) // count]
+
+
+def _sobol(dim: int, count: int) -> Tensor:
+    with torch.device("cpu"):  # torch's engine draws there and nowhere else
+        return torch.quasirandom.SobolEngine(dim).draw(count, dtype=torch.float64)

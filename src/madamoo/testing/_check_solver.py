@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import io
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, get_args
 
@@ -25,12 +25,15 @@ FAMILIES = ("loss", "gradient", "preference")
 COUNTS = (1, 2, 3, 7)
 
 
-def check_solver(make: Callable[[], Solver], *, claims: Collection[Claim] = ()) -> None:
+def check_solver(
+    make: Callable[[], Solver], *, claims: Collection[Claim] = (), device: torch.device | str = "cpu"
+) -> None:
     """Raise an AssertionError that names the first promise of solvers which this one breaks.
 
     Args:
         make: the solver class, or a function that builds a new solver: ``lambda: MySolver(beta=0.5)``.
         claims: what this solver promises beyond, among :data:`CLAIMS`.
+        device: where losses, Gram matrices and preferences are; it needs float64.
 
     Example:
         >>> from madamoo.solvers import Solver
@@ -48,7 +51,7 @@ def check_solver(make: Callable[[], Solver], *, claims: Collection[Claim] = ()) 
     solver = make()
     if not isinstance(solver, Solver):
         raise TypeError(f"make must build a Solver, got {solver!r}")
-    checker = _Checker(make, type(solver).__name__)
+    checker = _Checker(make, type(solver).__name__, torch.device(device))
     checker.check_declarations()
     checker.check_options()
     checker.check_shape_and_dtype()
@@ -68,9 +71,16 @@ def check_solver(make: Callable[[], Solver], *, claims: Collection[Claim] = ()) 
 
 
 class _Checker:
-    def __init__(self, make: Callable[[], Solver], name: str) -> None:
+    def __init__(self, make: Callable[[], Solver], name: str, device: torch.device) -> None:
         self.make = make
         self.name = name
+        self.device = device
+
+    def ordinary_steps(self, count: int, steps: int = 5, seed: int = 0) -> list[Step]:
+        return [step.to(self.device) for step in ordinary_steps(count, steps, seed)]
+
+    def hostile_steps(self, count: int) -> Iterator[tuple[str, Step]]:
+        return ((name, step.to(self.device)) for name, step in hostile_steps(count))
 
     def demand(self, holds: bool, promise: str, found: str = "") -> None:
         if not holds:
@@ -126,7 +136,7 @@ class _Checker:
         for count in COUNTS:
             for dtype in (torch.float64, torch.float32):
                 solver = self.make()
-                for step in ordinary_steps(count, 3):
+                for step in self.ordinary_steps(count, 3):
                     losses = step.losses.to(dtype)
                     with self.promise(promise):
                         found = Step(losses, step.gram, step.preference.to(dtype), step.statistics).solve(solver)
@@ -138,7 +148,7 @@ class _Checker:
     def check_determinism(self) -> None:
         promise = "new solvers with the same options give the same weights, bit for bit"
         drawn = torch.random.get_rng_state()
-        steps, runs = ordinary_steps(3), []
+        steps, runs = self.ordinary_steps(3), []
         try:
             for seed in (0, 1):
                 torch.manual_seed(seed)
@@ -153,7 +163,7 @@ class _Checker:
 
     def check_inputs(self) -> None:
         solver, other = self.make(), self.make()
-        for step in ordinary_steps(3):
+        for step in self.ordinary_steps(3):
             given = step.copy()
             weights = given.solve(solver)
             unchanged = _same(_tensors(given), _tensors(step))
@@ -167,10 +177,10 @@ class _Checker:
 
     def check_number_of_objectives(self) -> None:
         solver = self.make()
-        ordinary_steps(3, 1)[0].solve(solver)
+        self.ordinary_steps(3, 1)[0].solve(solver)
         self.demand(solver.n_objectives == 3, "solve learns the number of objectives", f"it is {solver.n_objectives}")
         try:
-            ordinary_steps(4, 1)[0].solve(solver)
+            self.ordinary_steps(4, 1)[0].solve(solver)
         except ValueError:
             return
         self.demand(False, "another number of objectives than before is refused with a ValueError")
@@ -179,7 +189,7 @@ class _Checker:
         """What is not declared has no influence on this step's weights."""
         for count in (2, 3):
             solver = self.make()
-            for step, other in zip(ordinary_steps(count), ordinary_steps(count, seed=1), strict=True):
+            for step, other in zip(self.ordinary_steps(count), self.ordinary_steps(count, seed=1), strict=True):
                 twin = copy.deepcopy(solver)
                 weights = step.solve(solver)
                 if not solver.uses_losses:
@@ -188,7 +198,7 @@ class _Checker:
                     self.demand(_same(weights, changed), promise)
         if self.make().needs_gram:
             promise = "a solver with needs_gram refuses a call without the Gram matrix, with an error that names it"
-            solver, step = self.make(), ordinary_steps(2, 1)[0]
+            solver, step = self.make(), self.ordinary_steps(2, 1)[0]
             solver.ensure(2)
             statistics: dict[str, Any] = {name: step.statistics[name] for name in solver.row_statistics}
             try:
@@ -202,12 +212,12 @@ class _Checker:
     def check_static(self) -> None:
         if self.make().static:
             solver = self.make()
-            found = [step.solve(solver) for step in ordinary_steps(3)]
+            found = [step.solve(solver) for step in self.ordinary_steps(3)]
             same = all(_same(weights, found[0]) for weights in found)
             self.demand(same, "static means that the weights never change", f"they were {[w.tolist() for w in found]}")
 
     def check_statistics(self) -> None:
-        solver, step = self.make(), ordinary_steps(3, 1)[0]
+        solver, step = self.make(), self.ordinary_steps(3, 1)[0]
         if not solver.row_statistics:
             return
         try:
@@ -222,8 +232,9 @@ class _Checker:
         solver = self.make()
         if not solver.per_coordinate:
             return
-        ordinary_steps(3, 1)[0].solve(solver)
-        rows = torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        self.ordinary_steps(3, 1)[0].solve(solver)
+        generator = torch.Generator("cpu").manual_seed(0)
+        rows = torch.randn(2, 4, 5, generator=generator, dtype=torch.float64, device="cpu").to(self.device)
         given = rows.clone()
         masks = solver.masks(given, [0, 2])
         self.demand(masks.shape == rows.shape, "masks has the shape of the rows", f"it is {tuple(masks.shape)}")
@@ -233,7 +244,7 @@ class _Checker:
     # Several calls ----------------------------------------------------------------------------------------------------
 
     def check_missing_objectives(self) -> None:
-        solver, steps, present = self.make(), ordinary_steps(4), [0, 1, 3]
+        solver, steps, present = self.make(), self.ordinary_steps(4), [0, 1, 3]
         steps[0].solve(solver)
         before = {name: getattr(solver, name).clone() for name in solver.per_objective}
         for step in steps[1:]:
@@ -260,7 +271,7 @@ class _Checker:
 
     def check_state(self) -> None:
         promise = "a state dict restores the solver, bit for bit"
-        steps, old = ordinary_steps(4, 8), self.make()
+        steps, old = self.ordinary_steps(4, 8), self.make()
         for k, step in enumerate(steps[:4]):
             step.solve(old, [0, 1, 3] if k == 1 else None)
         file = io.BytesIO()
@@ -269,7 +280,7 @@ class _Checker:
             file.seek(0)
             state = torch.load(file, weights_only=True)
         fresh, used, unused = self.make(), self.make(), self.make()
-        for step in ordinary_steps(4, 3, seed=1):
+        for step in self.ordinary_steps(4, 3, seed=1):
             step.solve(used)
         with self.promise(promise):
             for solver in (fresh, used):
@@ -285,7 +296,7 @@ class _Checker:
         self.demand(_same(found, wanted), promise, "back to the state of an unused solver, it is not like a new one")
 
     def check_copies(self) -> None:
-        solver, steps = self.make(), ordinary_steps(3)
+        solver, steps = self.make(), self.ordinary_steps(3)
         steps[0].solve(solver)
         with self.promise("copy.deepcopy copies the solver"):
             twin = copy.deepcopy(solver)
@@ -302,7 +313,7 @@ class _Checker:
     def check_hostile_input(self, simplex: bool) -> None:
         for count in COUNTS:
             used = self.make()
-            for name, step in hostile_steps(count):
+            for name, step in self.hostile_steps(count):
                 for solver in (self.make(), used):
                     with self.promise(f"weights are finite for every finite input, also for {count} with {name}"):
                         weights = step.solve(solver)
@@ -310,7 +321,7 @@ class _Checker:
                     self.demand(bool(weights.isfinite().all()), "weights are finite for every finite input", found)
                     if simplex:
                         self.demand(_on_simplex(weights), "weights are not negative and sum to 1 (simplex)", found)
-            ordinary = ordinary_steps(count, 1)[0].solve(used)
+            ordinary = self.ordinary_steps(count, 1)[0].solve(used)
             self.demand(bool(ordinary.isfinite().all()), "hostile input leaves no damage behind in the state")
 
     # Claims -----------------------------------------------------------------------------------------------------------
@@ -318,7 +329,7 @@ class _Checker:
     def check_simplex(self) -> None:
         for count in COUNTS:
             solver = self.make()
-            for step in ordinary_steps(count):
+            for step in self.ordinary_steps(count):
                 weights = step.solve(solver)
                 found = f"they are {weights.tolist()}"
                 self.demand(_on_simplex(weights), "weights are not negative and sum to 1 (simplex)", found)
@@ -353,7 +364,7 @@ class _Checker:
     def check_local(self) -> None:
         present = [0, 1, 3]
         whole, part = self.make(), self.make()
-        for step in ordinary_steps(4):
+        for step in self.ordinary_steps(4):
             found, wanted = step.solve(whole, present)[present], step.select(present).solve(part)
             same = bool(torch.allclose(found, wanted, rtol=1e-9, atol=1e-12))
             promise = "for a batch that lacks objectives, weights are those of a solver for the others only (local)"
@@ -363,7 +374,7 @@ class _Checker:
         """The same steps, changed, give the expected direction."""
         for seed in range(3):
             plain, changed = self.make(), self.make()
-            for step in ordinary_steps(4, seed=seed):
+            for step in self.ordinary_steps(4, seed=seed):
                 wanted = expect(step.solve(plain))
                 altered = change(step)
                 found = altered.solve(changed)

@@ -13,7 +13,7 @@ from ..solvers import Solver
 
 @dataclass(frozen=True)
 class Step:
-    """The input of one :meth:`Solver.solve <madamoo.solvers.Solver.solve>`, all in float64 on the CPU.
+    """The input of one :meth:`Solver.solve <madamoo.solvers.Solver.solve>`, all in float64, on the CPU unless moved.
 
     Example:
         >>> from madamoo.solvers import MGDA
@@ -45,6 +45,11 @@ class Step:
         statistics = {name: value[i] for name, value in self.statistics.items()}
         return Step(self.losses[i], self.gram[i][:, i], self.preference[i], statistics)
 
+    def to(self, device: torch.device) -> Step:
+        """The same on a device."""
+        statistics = {name: value.to(device) for name, value in self.statistics.items()}
+        return Step(self.losses.to(device), self.gram.to(device), self.preference.to(device), statistics)
+
     def copy(self) -> Step:
         statistics = {name: value.clone() for name, value in self.statistics.items()}
         return Step(self.losses.clone(), self.gram.clone(), self.preference.clone(), statistics)
@@ -64,14 +69,14 @@ def make_step(rows: Tensor, losses: Tensor, preference: Tensor) -> Step:
 
 def ordinary_steps(count: int, steps: int = 5, seed: int = 0) -> list[Step]:
     """Steps of random gradients, losses and preferences of ordinary size."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator("cpu").manual_seed(seed)
 
     def uniform(*shape: int) -> Tensor:
-        return torch.rand(shape, generator=generator, dtype=torch.float64)
+        return torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu")
 
     result = []
     for _ in range(steps):
-        rows = torch.randn(count, 2 * count + 4, generator=generator, dtype=torch.float64)
+        rows = torch.randn(count, 2 * count + 4, generator=generator, dtype=torch.float64, device="cpu")
         weights = 0.1 + uniform(count)
         result.append(make_step(rows, 0.1 + 3.0 * uniform(count), weights / weights.sum()))
     return result
@@ -80,12 +85,12 @@ def ordinary_steps(count: int, steps: int = 5, seed: int = 0) -> list[Step]:
 def hostile_steps(count: int) -> Iterator[tuple[str, Step]]:
     """Steps at the edge of what may happen in training, each with its name: finite, but nothing more."""
     plain = ordinary_steps(count, 1)[0]
-    generator = torch.Generator().manual_seed(count)
-    rows = torch.randn(count, 2 * count + 4, generator=generator, dtype=torch.float64)
-    one = torch.ones(count, 1, dtype=torch.float64)
-    sign = torch.where(torch.arange(count) % 2 == 0, 1.0, -1.0).to(one)[:, None]
-    spread = torch.logspace(-40, 30, count, dtype=torch.float64)[:, None]
-    narrow = torch.logspace(0, -9, rows.shape[1], dtype=torch.float64)
+    generator = torch.Generator("cpu").manual_seed(count)
+    rows = torch.randn(count, 2 * count + 4, generator=generator, dtype=torch.float64, device="cpu")
+    one = torch.ones(count, 1, dtype=torch.float64, device="cpu")
+    sign = torch.where(torch.arange(count, device="cpu") % 2 == 0, 1.0, -1.0).to(one)[:, None]
+    spread = torch.logspace(-40, 30, count, dtype=torch.float64, device="cpu")[:, None]
+    narrow = torch.logspace(0, -9, rows.shape[1], dtype=torch.float64, device="cpu")
     first, silent, clash = rows[:1], rows.clone(), rows.clone()
     silent[0] = 0.0
     clash[-1] = -clash[0]
@@ -109,7 +114,7 @@ def hostile_steps(count: int) -> Iterator[tuple[str, Step]]:
     }
     for name, J in gradients.items():
         yield name, make_step(J, plain.losses, plain.preference)
-    noise = torch.randn(count, count, generator=generator, dtype=torch.float64)
+    noise = torch.randn(count, count, generator=generator, dtype=torch.float64, device="cpu")
     for name, J in [("", rows), (" of rank one", one * first)]:
         step = make_step(J, plain.losses, plain.preference)
         yield f"Gram matrix{name}, not symmetric by rounding", replace(step, gram=step.gram * (1 + 1e-15 * noise))
@@ -117,7 +122,7 @@ def hostile_steps(count: int) -> Iterator[tuple[str, Step]]:
         yield f"Gram matrix{name}, rounded to float32", replace(step, gram=rounded)
     for name, losses in {
         "losses zero": torch.zeros_like(plain.losses),
-        "one loss zero": torch.cat([torch.zeros(1, dtype=torch.float64), plain.losses[1:]]),
+        "one loss zero": torch.cat([torch.zeros(1, dtype=torch.float64, device="cpu"), plain.losses[1:]]),
         "losses of 1e-40": 1e-40 * plain.losses,
         "losses of 1e30": 1e30 * plain.losses,
         "losses from 1e-40 to 1e30": spread[:, 0] * plain.losses,

@@ -89,6 +89,7 @@ def test_options_find_the_metric_or_the_inner_optimizer():
     assert optimizer("mtadam:beta1=0.5")[0].param_groups[0]["betas"] == (0.5, 0.999)
 
 
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has Muon since 2.9")
 def test_muon_moves_hidden_matrices_and_adam_the_rest():
     built, (vector, matrix) = optimizer("muon:beta2=0.99:momentum=0.8")
     muon, adam = built.optimizer.optimizers
