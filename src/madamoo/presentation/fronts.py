@@ -114,7 +114,8 @@ def _space(figure: Any, drawing: Drawing) -> None:
         kept = front.points[front.places(kept=True)].T
         triangles = front.triangles()
         if triangles is not None:
-            wires = {"facecolor": "none", "edgecolor": f"{front.colour}60", "linewidth": 0.6}
+            # transparent, not "none": before matplotlib 3.11 faces without a colour cannot be drawn
+            wires = {"facecolor": "#00000000", "edgecolor": f"{front.colour}60", "linewidth": 0.6}
             axes.plot_trisurf(*kept, triangles=triangles, shade=False, **wires)
         axes.scatter(*kept, s=20, edgecolor="white", linewidth=0.4, label=front.label, **mark)
     for axis, label in zip((axes.xaxis, axes.yaxis, axes.zaxis), drawing.labels, strict=True):
