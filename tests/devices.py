@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 FILES = (
     "gradients/test_rows.py",
     "metric/test_paper.py",
+    "optimizer/test_accumulation.py",
     "test_direction.py",
 )
 NAME = os.environ.get("MADAMOO_TEST_DEVICE", "cpu")
