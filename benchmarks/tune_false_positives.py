@@ -1,6 +1,6 @@
 """How often `madamoo tune` calls something better than Adam where nothing is: many searches among equals.
 
-The validation number is noise: drawn anew for each run from its seed and its final parameters, so that all contenders
+The validation number is noise: drawn again for each run from its seed and its final parameters, so that all contenders
 have the same distribution, whatever their solver, optimizer and rate.
 
     OMP_NUM_THREADS=1 python benchmarks/tune_false_positives.py --searches 200 > results/tune.txt
