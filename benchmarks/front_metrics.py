@@ -17,18 +17,17 @@ import torch
 from madamoo import MAdam, MultiObjective, PreferenceMetric
 from madamoo.demo.contest import BUILD
 from madamoo.demo.digits import FRONT_RATES, train_front
+from madamoo.presentation.style import EIGEN
 from madamoo.relatives import SOAP
 
 MOMENTUM = {"momentum": 0.95, "dampening": 0.95}
+# Beside those of the demo, whose names are Adam, MAdam and SOAP.
 BUILD |= {
-    "Adam": lambda p, lr, solver: MAdam(p, lr=lr, solver=solver, metric=None),
     "Adam, beta2 0.9": lambda p, lr, solver: MAdam(p, lr=lr, betas=(0.9, 0.9), solver=solver, metric=None),
-    "MAdam": lambda p, lr, solver: MAdam(p, lr=lr, solver=solver),
-    "SOAP": lambda p, lr, solver: MultiObjective(SOAP(p, lr=lr), solver),
     "relative, then SOAP": lambda p, lr, solver: MultiObjective(
         SOAP(p, lr=lr), solver, PreferenceMetric("relative", beta=0.95)
     ),
-    "eigenbasis": lambda p, lr, solver: MAdam(p, lr=lr, solver=solver, metric=PreferenceMetric(basis="eigen")),
+    "eigenbasis": BUILD[EIGEN],
     "eigenbasis, marginal": lambda p, lr, solver: MAdam(
         p, lr=lr, solver=solver, metric=PreferenceMetric("marginal", basis="eigen")
     ),

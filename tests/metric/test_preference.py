@@ -51,11 +51,11 @@ def test_first_step_of_the_ramps(feed, close):
 @pytest.mark.parametrize("estimator", WHITENING)
 def test_ramps_are_blind_to_the_scale_of_the_losses(estimator, feed, close):
     rows, weights = draw(12, 3)
-    for ramp, rampup in [("largest", 0), ("largest", 20), ("largest", 5)]:
+    for rampup in (0, 5, 20):
         found = []
         for scale in (1.0, 1e-4, 7.3e3):
             param = start()
-            found.append(feed(build(param, estimator, rampup=rampup, ramp=ramp), param, scale * rows, weights))
+            found.append(feed(build(param, estimator, rampup=rampup), param, scale * rows, weights))
         close(found[1], found[0], rtol=1e-4)
         close(found[2], found[0], rtol=1e-4)
 
