@@ -14,7 +14,7 @@ from statistics import fmean
 
 import torch
 
-from madamoo import MAdam, MultiObjective, PreferenceMetric
+from madamoo import MSOAP, MAdam, MultiObjective, PreferenceMetric
 from madamoo.demo.contest import BUILD
 from madamoo.demo.digits import FRONT_RATES, train_front
 from madamoo.presentation.style import EIGEN
@@ -27,6 +27,8 @@ BUILD |= {
     "relative, then SOAP": lambda p, lr, solver: MultiObjective(
         SOAP(p, lr=lr), solver, PreferenceMetric("relative", beta=0.95)
     ),
+    "MSOAP": lambda p, lr, solver: MSOAP(p, lr=lr, solver=solver),
+    "MSOAP, full": lambda p, lr, solver: MSOAP(p, lr=lr, solver=solver, estimator="full"),
     "eigenbasis": BUILD[EIGEN],
     "eigenbasis, marginal": lambda p, lr, solver: MAdam(
         p, lr=lr, solver=solver, metric=PreferenceMetric("marginal", basis="eigen")
@@ -41,6 +43,8 @@ CONTENDERS = (
     "MAdam",
     "SOAP",
     "relative, then SOAP",
+    "MSOAP",
+    "MSOAP, full",
     "eigenbasis",
     "eigenbasis, marginal",
     "eigenbasis, then SGD",

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from . import solvers
 from .metric import PreferenceMetric
-from .optimizer import MAdam, MultiObjective
+from .optimizer import MSOAP, MAdam, MultiObjective
 
 __version__ = "0.1.0"
-__all__ = ["MAdam", "MultiObjective", "PreferenceMetric", "__version__", "solvers", "tune"]
+__all__ = ["MSOAP", "MAdam", "MultiObjective", "PreferenceMetric", "__version__", "solvers", "tune"]
 
 if TYPE_CHECKING:
     from .tuning import tune as tune

@@ -267,9 +267,10 @@ def test_options_are_shown():
     basis = EigenBasis(every=7, beta=0.5)
     for given, shown in (("identity", "identity"), (basis, basis.options())):
         metric = PreferenceMetric(**chosen, seed=4, basis=given)
-        assert metric.options() == {**chosen, "basis": shown} and metric.needs_rows(static=True)
+        assert metric.options() == {**chosen, "basis": shown, "momentum": None} and metric.needs_rows(static=True)
         again = eval(repr(metric), {"PreferenceMetric": PreferenceMetric, "EigenBasis": EigenBasis})
         assert again.options() == metric.options() and again.seed == 4
+    assert "momentum=0.5" in repr(PreferenceMetric(momentum=0.5))
     assert not PreferenceMetric("marginal").needs_rows(static=False)
 
 

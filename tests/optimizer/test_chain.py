@@ -295,6 +295,6 @@ def test_what_cannot_be_meant_is_refused():
             MultiObjective([torch.optim.Muon(matrices), wrong])
     with pytest.raises(ValueError, match="LBFGS, number 1 of the optimizers, evaluates its closure several times"):
         MultiObjective([torch.optim.Muon(matrices), torch.optim.LBFGS(rest)])
-    coupled = [torch.optim.Muon(matrices), torch.optim.SGD(rest, weight_decay=0.1)]
+    coupled = [torch.optim.Muon(matrices), torch.optim.SGD(rest, momentum=0.9, weight_decay=0.1)]
     with pytest.warns(UserWarning, match="SGD adds weight_decay=0.1"):
         MultiObjective(coupled, metric=metric("collapsed"))

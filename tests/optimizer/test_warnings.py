@@ -131,7 +131,7 @@ def test_gradients_from_elsewhere_are_not_lost_in_silence(solver, estimator):
 def test_coupled_decay_under_a_metric_warns():
     coupled = {
         "Adam": lambda p: torch.optim.Adam(p, weight_decay=0.1),
-        "SGD": lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.1),
+        "SGD": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.1),
         "RMSprop": lambda p: torch.optim.RMSprop(p, weight_decay=0.1),
         "NAdam": lambda p: torch.optim.NAdam(p, weight_decay=0.1),
         "a group": lambda p: torch.optim.Adam([{"params": p, "weight_decay": 0.1}]),
@@ -142,6 +142,7 @@ def test_coupled_decay_under_a_metric_warns():
         "NAdam decoupled": lambda p: torch.optim.NAdam(p, weight_decay=0.1, decoupled_weight_decay=True),
         "RAdam decoupled": lambda p: torch.optim.RAdam(p, weight_decay=0.1, decoupled_weight_decay=True),
         "Adafactor": lambda p: torch.optim.Adafactor(p, weight_decay=0.1),
+        "SGD without momentum": lambda p: torch.optim.SGD(p, weight_decay=0.1),
     }
     if "decoupled_weight_decay" in inspect.signature(torch.optim.Adam).parameters:  # since torch 2.7
         fine["Adam decoupled"] = lambda p: torch.optim.Adam(p, weight_decay=0.1, decoupled_weight_decay=True)

@@ -33,6 +33,7 @@ def save_state(metric: PreferenceMetric, params: Sequence[Tensor]) -> dict[str, 
         "bases": metric._bases.state_dict(params),
         "movement": metric.movement.state_dict(),
         **({"norms": dict(metric.norms)} if metric.normalises(metric._used) else {}),
+        **({"momentum": metric._momentum.state_dict(params)} if metric._momentum is not None else {}),
         **({"noise": metric.noise.get_state()} if metric.rounds else {}),
     }
 
@@ -46,6 +47,10 @@ def check_state(
     if ("noise" in state) != metric.rounds:
         raise ValueError(f"the checkpoint's averages were not made with dtype={metric.dtype}")
     metric._bases.loaded(state["bases"], params)
+    if ("momentum" in state) != (metric._momentum is not None):
+        raise ValueError(f"the checkpoint was not made with momentum={metric.momentum}")
+    if metric._momentum is not None:
+        metric._momentum.loaded(state["momentum"], params)
     estimator = _estimator(metric, state["estimator"], count, static=static)
     if ("norms" in state) != metric.normalises(estimator):
         raise ValueError(f"the checkpoint's averages were not made with normalise={metric.normalises(estimator)}")
@@ -81,9 +86,11 @@ def load_state(
     noise = _generator(state["noise"]) if metric.rounds else metric.noise
     constant, norms = dict(state["constant"]), dict(state.get("norms", {}))
     bases, movement = metric._bases.loaded(state["bases"], params), Movement.load(state["movement"])
+    momentum = None if metric._momentum is None else metric._momentum.loaded(state["momentum"], params)
     metric.steps, metric.wait, metric._used = int(state["steps"]), int(state["wait"]), estimator
     metric.generator, metric.noise, metric.movement = generator, noise, movement
     metric._store, metric._bases, metric.constant, metric.norms = store, bases, constant, norms
+    metric._momentum = momentum
 
 
 def _estimator(metric: PreferenceMetric, name: str | None, count: int | None, *, static: bool) -> Estimator | None:

@@ -13,6 +13,7 @@ from ..gradients import Block, total_norms
 from ._averages import Averages, Label, Pair
 from ._basis import Turn
 from ._estimators import Estimator
+from ._momentum import Moving
 from ._store import Store
 
 
@@ -50,6 +51,8 @@ class MeasuredBlock:
     turn: Turn  # the basis of the averages in this step
     next: Turn  # and in the next
     moved: Tensor | None  # where each coordinate of that one was before, if not where it is
+    moving: Mapping[Tensor, Moving] | None = None  # the momentum before the metric, as it will be after the step
+    m: Tensor | None = None  # and what it gives for this block, in the basis of the averages
 
 
 def norms_of(blocks: Mapping[Block, MeasuredBlock]) -> dict[int, float]:

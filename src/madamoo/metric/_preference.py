@@ -20,6 +20,7 @@ from ._checkpoint import check_state, load_state, save_state
 from ._estimators import ESTIMATORS, Estimator, Marginal, Relative, Still, choose
 from ._measured import Measured, MeasuredBlock, norms_of
 from ._memory import Growth, check_memory
+from ._momentum import Momentum
 from ._movement import Movement
 from ._rounding import DROPPED
 from ._store import Store
@@ -80,6 +81,11 @@ class PreferenceMetric:
             eigenvectors of the running averages of D D' and D' D, D its direction; an :class:`EigenBasis` has further
             options. Vectors, and all parameters under weights that differ from coordinate to coordinate (GradDrop),
             keep their own.
+        momentum: decay of a momentum before the metric, for an optimizer that has none: m, the average of d, is divided
+            by the root of the curvature at the average of lambda over the same steps, the preference that m stands for.
+            Before plain SGD, and under constant weights, that is Adam, and SOAP in the eigenbasis
+            (:class:`~madamoo.MSOAP` is made of it). There is no ramp-up then unless asked for. None: the optimizer's
+            own momentum comes after the metric.
 
     The paper's own form is :meth:`PreferenceMetric.paper`.
 
@@ -104,6 +110,7 @@ class PreferenceMetric:
         total_steps: int | None = None,
         normalise: bool | None = None,
         basis: BasisName | EigenBasis = "identity",
+        momentum: float | None = None,
     ) -> None:
         if not isinstance(estimator, Estimator) and estimator != "auto" and estimator not in ESTIMATORS:
             known = ", ".join(("auto", *ESTIMATORS))
@@ -117,21 +124,28 @@ class PreferenceMetric:
         self.basis: EigenBasis | None = EigenBasis() if basis == "eigen" else None if basis == "identity" else basis
         if self.basis is not None:
             beta = self.basis.beta if beta is None else beta
-            rampup = 0 if rampup is None else rampup
+        self._momentum = None if momentum is None else Momentum(check_fraction("momentum", momentum))
+        if rampup is None:
+            rampup = RAMPUP if self.basis is None and momentum is None else 0
         self.beta = None if beta is None else check_fraction("beta", beta)
         self.eps = check_positive("eps", eps)
-        self.rampup = _rampup_steps(RAMPUP if rampup is None else rampup, total_steps)
+        self.rampup = _rampup_steps(rampup, total_steps)
         self.ramp = check_choice("ramp", ramp, RAMPS)
         self.bias_correction = check_flag("bias_correction", bias_correction)
         self.floor = check_flag("floor", floor)
         self.every = check_integer("every", every, minimum=1)
         self.dtype: torch.dtype | None = dtype
         self.seed = check_integer("seed", seed)
-        if normalise is None and estimator != "auto":
+        if normalise is None and (estimator != "auto" or momentum is not None):
             normalise = False
         self.normalise = None if normalise is None else check_flag("normalise", normalise)
         if self.basis is not None and estimator == "relative":
             raise ValueError("estimator='relative' only scales d: basis must be 'identity', or that of the optimizer")
+        if momentum is not None and (self.normalise or estimator == "relative"):
+            raise ValueError(
+                f"momentum={momentum!r} goes with averages of the gradients as they are: leave out normalise=True and "
+                "estimator='relative'"
+            )
 
         self.steps = 0
         self.wait = 0  # steps until the averages are updated again
@@ -176,7 +190,13 @@ class PreferenceMetric:
             "dtype": None if self.dtype is None else str(self.dtype).removeprefix("torch."),
             "normalise": self.normalise,
             "basis": "identity" if self.basis is None else self.basis.options(),
+            "momentum": self.momentum,
         }
+
+    @property
+    def momentum(self) -> float | None:
+        """The decay of the momentum before the metric, if there is one."""
+        return None if self._momentum is None else self._momentum.beta
 
     @property
     def alpha(self) -> float:
@@ -288,11 +308,18 @@ class PreferenceMetric:
         for x in directions:
             self._check_shards(x.block)
             seen, averages = measurement.estimator.sees(x), store.at(x.block)
+            moving, m = None, None
+            if self._momentum is not None:
+                moving = self._momentum.after(x)
+                m, preference = self._momentum.averages(moving)
+                if not measurement.estimator.of_direction:  # d is no longer what these weights make of the rows
+                    seen = replace(seen, weights=preference, complete=False)
             turn = self._bases.turn(seen)
             following, moved = self._bases.after(turn, x.d, self.steps + 1)
             seen = turn.see(seen, averages.rotates_rows)
             labels = measurement.estimator.labels(seen, measurement.drawn) if measurement.active else []
-            blocks[x.block] = MeasuredBlock(averages, averages, seen, labels, turn, following, moved)
+            m = None if m is None else turn.rotate(m)
+            blocks[x.block] = MeasuredBlock(averages, averages, seen, labels, turn, following, moved, moving, m)
             if missing := averages.missing(labels):
                 growth = Growth(averages, missing, len(seen.weights), seen.d.dtype)
                 new.setdefault(x.d.device, []).append(growth)
@@ -326,7 +353,8 @@ class PreferenceMetric:
                 return x.d
             floor, alpha = None, 1.0
         eps = self.eps if shrink == 1.0 else max(self.eps * shrink * shrink, torch.finfo(seen.d.dtype).tiny)
-        d = seen.d if shrink == 1.0 else seen.d * shrink
+        divided = seen.d if block.m is None else block.m
+        d = divided if shrink == 1.0 else divided * shrink
 
         def divide(columns: slice | None) -> Tensor:
             part = d if columns is None else d[columns]
@@ -374,6 +402,8 @@ class PreferenceMetric:
             if block.moved is not None:
                 block.after.reorder(block.moved)
             self._bases.keep(block.next)
+            if self._momentum is not None and block.moving is not None:
+                self._momentum.keep(block.moving)
         self._store, self._used = store, measurement.estimator
         self.movement = self.movement.after(weights, present)
         self.steps += 1
@@ -419,6 +449,7 @@ class PreferenceMetric:
                         self.compute_dtype(p),
                     )
                     total += size.bytes() + self._bases.bytes(p, self.compute_dtype(p))
+                    total += 0 if self._momentum is None else self._momentum.bytes(p, self.compute_dtype(p))
         return total
 
     def state_dict(self, params: Sequence[Tensor]) -> dict[str, Any]:

@@ -47,9 +47,16 @@ def _nobody() -> None:
     return None
 
 
+def _is_plain_sgd(inner: Optimizer, group: dict[str, Any]) -> bool:
+    """Without momentum the decay acts on the parameters alone."""
+    return isinstance(inner, torch.optim.SGD) and not group["momentum"]
+
+
 def warn_of_coupled_decay(optimizer: Optimizer) -> None:
     for inner in optimizer.optimizers if isinstance(optimizer, Chain) else (optimizer,):
-        coupled = [group for group in inner.param_groups if group.get("weight_decay")]
+        coupled = [
+            group for group in inner.param_groups if group.get("weight_decay") and not _is_plain_sgd(inner, group)
+        ]
         decoupled = isinstance(inner, torch.optim.AdamW) or inner.defaults.get("decoupled_weight_decay")
         ours = type(inner).__module__.startswith("torch.optim")
         if coupled and ours and not decoupled and not isinstance(inner, _DECOUPLED):

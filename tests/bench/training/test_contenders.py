@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from madamoo import MultiObjective, PreferenceMetric, solvers
+from madamoo import MSOAP, MultiObjective, PreferenceMetric, solvers
 from madamoo.bench.problems import build_model
 from madamoo.bench.problems.supervised.digits import Digits
 from madamoo.bench.problems.supervised.sarcos import SarcosSmall
@@ -76,6 +76,13 @@ def test_the_papers_form_has_a_name_of_its_own():
     assert optimizer("madam-paper")[0].metric.options() == PreferenceMetric.paper().options()
 
 
+def test_msoap_has_its_momentum_before_the_metric_alone():
+    built, params = optimizer("msoap:estimator=full")
+    assert isinstance(built.optimizer, torch.optim.SGD) and built.defaults["momentum"] == 0.0
+    ready = MSOAP(params, estimator="full")
+    assert built.metric.options() == ready.metric.options()
+
+
 def test_options_find_the_metric_or_the_inner_optimizer():
     """What both know is the metric's."""
     built, _ = optimizer("madam:inner=soap:refresh=3:beta2=0.9:eps=1e-12:rampup=7")
@@ -118,7 +125,7 @@ def test_hidden_matrices_are_neither_first_nor_last():
     "spec, said",
     [
         ("adam:inner=soap", "adam has no option 'inner'; it has beta1, beta2, eps"),
-        ("madam:inner=lion", "inner must be one of adam, sgd, soap, muon, got 'lion'"),
+        ("madam:inner=lion", "inner must be one of adam, sgd, soap, plain, muon, got 'lion'"),
         ("madam:refresh=3", "madam has no option 'refresh'; it has estimator"),
         ("sgd:beta1=0.5", "sgd has no option 'beta1'; it has momentum"),
         ("soap:refresh=often", "refresh must be a number, got 'often'"),

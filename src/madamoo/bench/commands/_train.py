@@ -49,7 +49,8 @@ def run(
         typer.Option(help="Learn a whole front: pamal, palora, cosmos, phn, paretomtl, epo or ferero, with options."),
     ] = None,
     optimizer: Annotated[
-        str, typer.Option(help="adam, sgd, soap, muon, madam, madam-paper, marginal, mtadam or adatask, with options.")
+        str,
+        typer.Option(help="adam, sgd, soap, muon, madam, madam-paper, msoap, marginal, mtadam, adatask; with options."),
     ] = "madam",
     seed: Annotated[int, typer.Option(help="Of the weights and the batches.", parser=whole, metavar="NUMBER")] = 0,
     profile: Profile = "cpu",

@@ -48,6 +48,7 @@ INNERS = {
     "adam": Inner(torch.optim.AdamW, (0.9, 0.999), fixed={"fused": True}),
     "sgd": Inner(torch.optim.SGD, defaults={"momentum": 0.9}),
     "soap": Inner(SOAP, (0.95, 0.95)),
+    "plain": Inner(torch.optim.SGD, fixed={"momentum": 0.0}),
 }
 OPTIMIZERS = {
     "adam": Contender("Adam on the solver's direction: the baseline"),
@@ -57,6 +58,11 @@ OPTIMIZERS = {
     "madam-paper": Contender(
         "MAdam in the paper's own form, PreferenceMetric.paper(); options: beta, rampup and the like",
         metric={"estimator": "pair", "eps": 1e-8, "ramp": "paper", "bias_correction": False, "floor": False},
+    ),
+    "msoap": Contender(
+        "MSOAP: momentum, curvature and eigenbasis at one preference; options: estimator, beta and the like",
+        "plain",
+        metric={"basis": "eigen", "momentum": 0.95},
     ),
     "marginal": Contender("control: divides by the average of d^2, else as madam", metric={"estimator": "marginal"}),
     "mtadam": Contender("MTAdam, which balances by itself", alone=MTAdam),
@@ -116,7 +122,7 @@ def check_solver(spec: str, benchmark: Benchmark) -> Solver:
 
 def is_madam(spec: str) -> bool:
     """Whether the optimizer is a form of MAdam, and so no baseline of it."""
-    return parse(spec)[0] in ("madam", "madam-paper")
+    return parse(spec)[0] in ("madam", "madam-paper", "msoap")
 
 
 def balances_alone(spec: str) -> bool:
@@ -159,7 +165,8 @@ def build_optimizer(
         inner, metric = INNERS[contender.inner], None
         if contender.metric is not None:
             inner = _inner(options.pop("inner", contender.inner))
-            chosen = typed.take(PreferenceMetric, ("seed", "total_steps", *contender.metric))
+            # A momentum is the inner optimizer's.
+            chosen = typed.take(PreferenceMetric, ("seed", "total_steps", "momentum", *contender.metric))
             # Only a fraction needs the length of the run; a ramp-up that is too long is a note in the run's record.
             length = total_steps if isinstance(chosen.get("rampup"), float) else None
             metric = PreferenceMetric(**chosen, **contender.metric, seed=seed, total_steps=length)

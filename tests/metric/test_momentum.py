@@ -1,0 +1,174 @@
+"""Momentum before the metric: a slow version with double sums, Adam, SOAP, and checkpoints as oracles."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from helpers import Net, close_params, same, same_params, snapshot, train
+from madamoo import MSOAP, MultiObjective, PreferenceMetric, solvers
+from madamoo.metric import EigenBasis
+from madamoo.relatives import SOAP
+
+ESTIMATORS = ("full", "pair", "diagonal", "separable", "marginal")
+
+
+def by_definition(rows, weights, momentum, beta, eps=1e-16):
+    """m / M step by step: the averages of d, of lambda and of all g_i g_j, each corrected for its start at zero."""
+    m, preference, F, out = 0.0, 0.0, 0.0, []
+    for t, (g, w) in enumerate(zip(rows, weights, strict=True), start=1):
+        g, w = np.nan_to_num(g), np.where(np.isnan(g).any(1), 0.0, w)
+        m = momentum * m + (1 - momentum) * w @ g
+        preference = momentum * preference + (1 - momentum) * w
+        F = beta * F + (1 - beta) * g[:, None] * g[None]
+        now, p = m / (1 - momentum**t), preference / (1 - momentum**t)
+        C = np.einsum("i,j,ijn->n", p, p, F / (1 - beta**t))
+        out.append(now / np.sqrt(np.maximum(C, (1 - beta) * now**2) + eps))
+    return np.stack(out)
+
+
+def sgd(params, solver, lr=0.0, **options):
+    return MultiObjective(torch.optim.SGD(params, lr=lr), solver, PreferenceMetric(**options))
+
+
+def test_against_its_definition(feed, close):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(12, 3, 7)) * np.exp(rng.normal(size=(12, 3, 1)))
+    weights = rng.dirichlet(np.ones(3), 12)
+    param = nn.Parameter(torch.zeros(7, dtype=torch.float64))
+    opt = sgd([param], solvers.Preference(), estimator="full", momentum=0.8, beta=0.9)
+    found = feed(opt, param, rows, torch.tensor(weights))
+    close(found, by_definition(rows, weights, 0.8, 0.9))
+    assert opt.metric.rampup == 0  # there is none unless asked for
+
+
+def test_the_bound_holds_where_the_preference_jumps(feed):
+    """Then the curvature at the momentum's preference may be anything, and zero too."""
+    rng = np.random.default_rng(1)
+    weights = np.eye(2)[rng.integers(2, size=40)]
+    for estimator in ("full", "separable", "diagonal"):
+        param = nn.Parameter(torch.zeros(5, dtype=torch.float64))
+        opt = sgd([param], solvers.Preference(), estimator=estimator, momentum=0.9, beta=0.75)
+        found = feed(opt, param, rng.normal(size=(40, 2, 5)), torch.tensor(weights))
+        assert float(found.abs().max()) <= 2.0 + 1e-9  # 1 / sqrt(1 - beta)
+
+
+@pytest.mark.parametrize("estimator", ["auto", "full", "separable", "marginal"])
+def test_constant_weights_are_adam(estimator):
+    net, other = Net(), Net()
+    train(net, sgd(net.parameters(), None, 1e-2, estimator=estimator, momentum=0.9, beta=0.99, eps=1e-24), 20)
+    train(other, MultiObjective(torch.optim.Adam(other.parameters(), lr=1e-2, betas=(0.9, 0.99), eps=1e-12)), 20)
+    close_params(net, other, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("estimator", ["auto", "full", "separable"])
+def test_constant_weights_in_the_eigenbasis_are_soap(estimator):
+    """After a first step that SOAP does not take, and that is only scaled here: it is left out by a rate of zero."""
+    net, other = Net(), Net()
+    opt, soap = MSOAP(net.parameters(), lr=0.0, estimator=estimator), MultiObjective(SOAP(other.parameters(), lr=0.0))
+    for t in range(25):
+        for one, model in ((opt, net), (soap, other)):
+            for group in one.param_groups:
+                group["lr"] = 1e-2 if t else 0.0
+            train(model, one, 1, start=t)
+    # SOAP's momentum and second moment lack the first gradient of a matrix: alike once both have forgotten it.
+    before, after = Net(), [p.detach() for p in net.parameters()]
+    moved = [(a - b).norm() for a, b in zip(after, before.parameters(), strict=True)]
+    apart = [(a - b).norm() for a, b in zip(after, other.parameters(), strict=True)]
+    assert sum(apart) < 0.35 * sum(moved)
+
+
+def test_a_missing_objective_has_no_part_in_the_preference(feed, close):
+    rng = np.random.default_rng(2)
+    rows, weights = rng.normal(size=(8, 2, 5)), rng.dirichlet(np.ones(2), 8)
+    rows[3:5, 1] = np.nan
+    param = nn.Parameter(torch.zeros(5, dtype=torch.float64))
+    opt = sgd([param], solvers.Preference(), estimator="marginal", momentum=0.8, beta=0.9)
+    found = feed(opt, param, rows, torch.tensor(weights))
+    clean = np.nan_to_num(rows)
+    weighed = np.where(np.isnan(rows).any(2), 0.0, weights)
+    d = np.einsum("ti,tin->tn", weighed, clean)[:, None]
+    close(found, by_definition(d, np.ones((8, 1)), 0.8, 0.9))
+
+
+@pytest.mark.parametrize("basis", ["identity", EigenBasis(every=2)])
+def test_resumes_bit_for_bit_and_leaves_no_trace(basis):
+    for estimator in ESTIMATORS:
+        for extra in ({}, {"dtype": "bfloat16"}, {"every": 3}):
+            net = Net(dtype=torch.float32)
+            options = {"estimator": estimator, "basis": basis, "momentum": 0.9, "beta": 0.9, **extra}
+            opt = sgd(net.parameters(), solvers.RLW(), 1e-2, **options)
+            train(net, opt, 5)
+            other = copy.deepcopy(net)
+            again = sgd(other.parameters(), solvers.RLW(), 1e-2, **options)
+            again.load_state_dict(copy.deepcopy(opt.state_dict()))
+            before = snapshot(net, opt)
+            opt.backward(net.losses(99))
+            opt.zero_grad()
+            with pytest.warns(UserWarning, match="skipped"):
+                opt.backward([loss * torch.nan for loss in net.losses(98)])
+            opt.step()
+            assert same(before, snapshot(net, opt))
+            train(net, opt, 4, start=5)
+            train(other, again, 4, start=5)
+            assert same_params(net, other), options
+
+
+def test_accumulation_is_one_batch():
+    one, two = Net(), Net()
+    for net, parts in ((one, 1), (two, 2)):
+        train(net, MSOAP(net.parameters(), lr=1e-2, solver="mgda"), 6, parts=parts)
+    close_params(one, two, rtol=1e-6, atol=1e-8)
+
+
+def test_bytes_are_known_beforehand():
+    net = Net(dtype=torch.float32)
+    chosen = PreferenceMetric("full", momentum=0.9)
+    said = chosen.state_bytes(net.trunk, 3, net.heads)
+    train(net, MultiObjective(torch.optim.SGD(net.parameters(), lr=1e-2), solvers.RLW(), chosen), 2)
+    held = sum(t.numel() * t.element_size() for a in chosen.averages for t in a.tensors())
+    assert said == held + sum(p.numel() * 4 for p in net.parameters())
+
+
+def test_checkpoints_that_do_not_fit_are_refused():
+    def built(**options):
+        net = Net()
+        return net, sgd(net.parameters(), solvers.RLW(), 1e-2, estimator="full", **options)
+
+    net, opt = built(momentum=0.9)
+    train(net, opt, 2)
+    for options in ({}, {"momentum": 0.8}):
+        with pytest.raises(ValueError, match="momentum"):
+            built(**options)[1].load_state_dict(opt.state_dict())
+    for damage in ({"d": torch.zeros(2)}, {"n": 0}):
+        state = copy.deepcopy(opt.state_dict())
+        state["multi_objective"]["metric"]["momentum"][0].update(damage)
+        with pytest.raises(ValueError, match="momentum of parameter 0"):
+            built(momentum=0.9)[1].load_state_dict(state)
+    state = copy.deepcopy(opt.state_dict())
+    state["multi_objective"]["metric"]["momentum"][99] = state["multi_objective"]["metric"]["momentum"][0]
+    with pytest.raises(ValueError, match="parameter 99"):
+        built(momentum=0.9)[1].load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    "options, match",
+    [
+        ({"momentum": 1.0}, "momentum"),
+        ({"momentum": -0.1}, "momentum"),
+        ({"momentum": 0.9, "normalise": True}, "normalise"),
+        ({"momentum": 0.9, "estimator": "relative"}, "relative"),
+    ],
+)
+def test_wrong_options(options, match):
+    with pytest.raises(ValueError, match=match):
+        PreferenceMetric(**options)
+
+
+def test_weights_per_coordinate_are_refused():
+    net = Net()
+    opt = sgd(net.parameters(), solvers.GradDrop(), momentum=0.9)
+    with pytest.raises(ValueError, match="coordinate by coordinate"):
+        opt.backward(net.losses(0))

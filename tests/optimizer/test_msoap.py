@@ -1,0 +1,40 @@
+"""MSOAP: what it is made of, decoupled weight decay, and schedulers."""
+
+import pytest
+import torch
+
+from helpers import Net, same_params, train
+from madamoo import MSOAP, MultiObjective, PreferenceMetric, solvers
+from madamoo.metric import EigenBasis
+
+
+def test_it_is_sgd_behind_momentum_and_metric():
+    one, two = Net(), Net()
+    train(one, MSOAP(one.parameters(), lr=1e-2, betas=(0.9, 0.8), solver="rlw"), 8)
+    metric = PreferenceMetric(basis=EigenBasis(beta=0.8), momentum=0.9)
+    train(two, MultiObjective(torch.optim.SGD(two.parameters(), lr=1e-2), solvers.RLW(), metric), 8)
+    assert same_params(one, two)
+
+
+def test_weight_decay_is_decoupled():
+    """A step with a gradient of zero shrinks the parameters alone, as AdamW's."""
+    param = torch.nn.Parameter(torch.full((3, 2), 2.0))
+    opt = MSOAP([param], lr=0.1, weight_decay=0.5)
+    opt.backward([(0.0 * param).sum(), (0.0 * param).sum()])
+    opt.step()
+    torch.testing.assert_close(param.detach(), torch.full((3, 2), 2.0 * (1 - 0.1 * 0.5)))
+
+
+def test_schedulers_and_groups():
+    net = Net()
+    opt = MSOAP([{"params": net.trunk.parameters()}, {"params": net.heads.parameters(), "lr": 1e-3}], lr=1e-2)
+    schedule = torch.optim.lr_scheduler.StepLR(opt, 1, gamma=0.5)
+    train(net, opt, 1)
+    schedule.step()
+    assert [group["lr"] for group in opt.param_groups] == [5e-3, 5e-4]
+
+
+@pytest.mark.parametrize("betas", [(1.0, 0.9), (0.9, 1.0), (-0.1, 0.9)])
+def test_wrong_betas(betas):
+    with pytest.raises(ValueError, match=r"momentum|beta"):
+        MSOAP(Net().parameters(), betas=betas)
