@@ -140,7 +140,7 @@ def data(
         typer.Option(help="Load this benchmark once, so that what it computes or caches is there.", metavar="NAME"),
     ] = None,
 ) -> None:
-    """The benchmarks, whether their data are here, and whose these are."""
+    """The benchmarks, whether their data are here, and whose these are; with --prepare only what is prepared."""
     from ..analysis import CITATION
     from ..problems import CACHE_VARIABLE, available, cache_root, data_root, get
     from ..runs import naming
@@ -150,6 +150,9 @@ def data(
         with naming("prepare", name):
             wanted = get(name)
         wanted.load(root, next(iter(wanted.profiles.values())), 0)
+        typer.echo(f"{name}: {wanted.state(root)}")
+    if prepare:
+        return
     typer.echo(f"Data:  {root or 'no folder (give --data-dir, or set MADAMOO_DATA)'}")
     typer.echo(f"Cache: {cache_root()} (change it with {CACHE_VARIABLE})\n")
     for name in available():

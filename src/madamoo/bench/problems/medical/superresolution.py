@@ -113,9 +113,9 @@ class SuperResolution(Benchmark):
     def _cpu(self) -> Profile:
         flat = self.dimensions == 2
         patch = (64, 64) if flat else (64, 64, 64)
-        steps, batch = (120, 2) if flat else (6, 1)
+        epochs, steps, batch = (15, 120, 2) if flat else (4, 6, 1)
         return Profile(
-            epochs=4,
+            epochs=epochs,
             batch=batch,
             lr=1e-3,
             model="swin:width=12:blocks=1",
@@ -123,7 +123,7 @@ class SuperResolution(Benchmark):
             threads=1,
             reductions=(
                 "a Swin UNETR of 12 features and one block per stage, not 48 and two",
-                f"4 epochs of {steps} batches of {batch} patches of {'x'.join(map(str, patch))}",
+                f"{epochs} epochs of {steps} batches of {batch} patches of {'x'.join(map(str, patch))}",
                 "scores on 6 slices per volume",
                 "the learning rate falls to zero along a cosine",
             ),
