@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from ..direction import Direction
-from ..gradients import Block, total_norms
+from ..gradients import Block, is_divided, total_norms
 from ._averages import Averages, Label, Pair
-from ._basis import Turn
+from ._basis import Bases, EigenBasis, Turn
 from ._estimators import Estimator
-from ._momentum import Moving
+from ._memory import Growth, check_memory
+from ._momentum import Momentum, Moving
 from ._store import Store
 
 
@@ -53,6 +54,55 @@ class MeasuredBlock:
     moved: Tensor | None  # where each coordinate of that one was before, if not where it is
     moving: Mapping[Tensor, Moving] | None = None  # the momentum before the metric, as it will be after the step
     m: Tensor | None = None  # and what it gives for this block, in the basis of the averages
+
+
+def measure_block(
+    x: Direction, measurement: Measured, store: Store, bases: Bases, momentum: Momentum | None, step: int
+) -> MeasuredBlock:
+    """What the step number ``step`` does to a block; nothing is allocated yet."""
+    seen, averages = measurement.estimator.sees(x), store.at(x.block)
+    moving, m = None, None
+    if momentum is not None:
+        moving = momentum.after(x)
+        m, preference = momentum.averages(moving)
+        if not measurement.estimator.of_direction:  # d is no longer what these weights make of the rows
+            seen = replace(seen, weights=preference, complete=False)
+    turn = bases.turn(seen)
+    following, moved = bases.after(turn, x.d, step)
+    seen = turn.see(seen, averages.rotates_rows)
+    labels = measurement.estimator.labels(seen, measurement.drawn) if measurement.active else []
+    m = None if m is None else turn.rotate(m)
+    return MeasuredBlock(averages, averages, seen, labels, turn, following, moved, moving, m)
+
+
+def with_memory(blocks: Iterable[MeasuredBlock], estimator: Estimator) -> dict[Block, MeasuredBlock]:
+    """The blocks with memory for the averages that are new; raises MemoryError if there is not enough."""
+    found: dict[Block, MeasuredBlock] = {}
+    new: dict[torch.device, list[Growth]] = {}
+    for block in blocks:
+        found[block.averages.block] = block
+        if missing := block.averages.missing(block.labels):
+            growth = Growth(block.averages, missing, len(block.seen.weights), block.seen.d.dtype)
+            new.setdefault(block.seen.d.device, []).append(growth)
+    for device, growths in new.items():
+        check_memory(growths, device, estimator)
+        for growth in growths:
+            key = growth.averages.block
+            found[key] = replace(found[key], after=growth.grown(device))
+    return found
+
+
+def check_shards(block: Block, basis: EigenBasis | None, dtype: torch.dtype | None) -> None:
+    """Raise if parameters that are divided among processes cannot have such averages."""
+    if not is_divided(block.params[0]):
+        return
+    if basis is not None:
+        raise ValueError("basis='eigen' needs whole matrices, and these are sharded: use basis='identity', or DDP")
+    if dtype is torch.float8_e5m2:
+        raise ValueError(
+            "dtype=torch.float8_e5m2 has one exponent for all entries of a tensor, which processes with different "
+            "shards of it would choose differently: use torch.bfloat16"
+        )
 
 
 def norms_of(blocks: Mapping[Block, MeasuredBlock]) -> dict[int, float]:

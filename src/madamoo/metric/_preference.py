@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from ..checks import check_choice, check_flag, check_fraction, check_integer, check_positive
 from ..direction import Direction
-from ..gradients import Block, Layout, is_divided
+from ..gradients import Block, Layout
 from ._averages import Averages, Make, metric_of, shrink_for
 from ._basis import Bases, BasisName, EigenBasis
 from ._checkpoint import check_state, load_state, save_state
 from ._estimators import ESTIMATORS, Estimator, Marginal, Relative, Still, choose
-from ._measured import Measured, MeasuredBlock, norms_of
-from ._memory import Growth, check_memory
+from ._measured import Measured, MeasuredBlock, check_shards, measure_block, norms_of, with_memory
+from ._memory import Growth
 from ._momentum import Momentum
 from ._movement import Movement
 from ._rounding import DROPPED
@@ -285,7 +285,7 @@ class PreferenceMetric:
         if store is None or measurement.restarts:
             store = Store(self.make(measurement.estimator))
         store = store.repacked(layout)
-        blocks = self._measured_blocks(measurement, store, directions)
+        blocks = self._blocks(measurement, store, directions)
         norms = {**self.norms, **norms_of(blocks)} if self.normalises(measurement.estimator) else None
         return replace(measurement, store=store, blocks=blocks, norms=norms)
 
@@ -299,47 +299,15 @@ class PreferenceMetric:
             stacklevel=8,
         )
 
-    def _measured_blocks(
+    def _blocks(
         self, measurement: Measured, store: Store, directions: Sequence[Direction]
     ) -> dict[Block, MeasuredBlock]:
         """What this step does to each block, the memory for it allocated; raises if there is not enough."""
-        blocks: dict[Block, MeasuredBlock] = {}
-        new: dict[torch.device, list[Growth]] = {}
         for x in directions:
-            self._check_shards(x.block)
-            seen, averages = measurement.estimator.sees(x), store.at(x.block)
-            moving, m = None, None
-            if self._momentum is not None:
-                moving = self._momentum.after(x)
-                m, preference = self._momentum.averages(moving)
-                if not measurement.estimator.of_direction:  # d is no longer what these weights make of the rows
-                    seen = replace(seen, weights=preference, complete=False)
-            turn = self._bases.turn(seen)
-            following, moved = self._bases.after(turn, x.d, self.steps + 1)
-            seen = turn.see(seen, averages.rotates_rows)
-            labels = measurement.estimator.labels(seen, measurement.drawn) if measurement.active else []
-            m = None if m is None else turn.rotate(m)
-            blocks[x.block] = MeasuredBlock(averages, averages, seen, labels, turn, following, moved, moving, m)
-            if missing := averages.missing(labels):
-                growth = Growth(averages, missing, len(seen.weights), seen.d.dtype)
-                new.setdefault(x.d.device, []).append(growth)
-        for device, growths in new.items():
-            check_memory(growths, device, measurement.estimator)
-            for growth in growths:
-                block = growth.averages.block
-                blocks[block] = replace(blocks[block], after=growth.grown(device))
-        return blocks
-
-    def _check_shards(self, block: Block) -> None:
-        if not is_divided(block.params[0]):
-            return
-        if self.basis is not None:
-            raise ValueError("basis='eigen' needs whole matrices, and these are sharded: use basis='identity', or DDP")
-        if self.dtype is torch.float8_e5m2:
-            raise ValueError(
-                "dtype=torch.float8_e5m2 has one exponent for all entries of a tensor, which processes with different "
-                "shards of it would choose differently: use torch.bfloat16"
-            )
+            check_shards(x.block, self.basis, self.dtype)
+        step = self.steps + 1
+        blocks = [measure_block(x, measurement, store, self._bases, self._momentum, step) for x in directions]
+        return with_memory(blocks, measurement.estimator)
 
     def precondition(self, x: Direction, beta: float, measurement: Measured) -> Tensor:
         block = measurement.blocks[x.block]
