@@ -25,6 +25,7 @@ CASES = [
     ("ls", "collapsed", {}),
     ("graddrop", "diagonal", {}),
     ("uw", "marginal", {"dtype": torch.bfloat16}),
+    ("cagrad", "full", {"momentum": 0.9}),
 ]
 
 

@@ -102,3 +102,9 @@ def test_a_compiled_replica(two):
 
 def test_sharded_and_replicated_parameters(two):
     check(two, Case("cagrad", "full", "mixed", metric={"normalise": True}, options={"max_norm": 0.1}))
+
+
+@pytest.mark.parametrize("engine", ["ddp", "fsdp"])
+def test_momentum_before_the_metric(two, engine):
+    for estimator in ("full", "separable"):
+        check(two, Case("rlw", estimator, engine, metric={"momentum": 0.9, "beta": 0.9}), steps=8)
