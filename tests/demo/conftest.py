@@ -23,11 +23,11 @@ def physics_run(contender, lr, seed, error, score=-1.0):
 
 @pytest.fixture
 def make_results():
-    """Results in which MAdam in the eigenbasis gains so much over Adam, and SOAP and MAdam nothing."""
+    """Results in which MSOAP gains so much over Adam, and SOAP and MAdam nothing."""
 
     def make(gain, seeds=3):
         noise = [0.1 * seed for seed in range(seeds)]
-        more = {name: 0.0 for name in digits.FRONT_CONTENDERS} | {"MAdam, eigenbasis": gain}
+        more = {name: 0.0 for name in digits.FRONT_CONTENDERS} | {"MSOAP": gain}
         fronts = [front_run(c, 1e-2, k, 60 + n + more[c]) for c in more for k, n in enumerate(noise)]
         runs = [
             physics_run(c, 1e-2, k, 0.01 * 2 ** (n - more[c])) for c in physics.CONTENDERS for k, n in enumerate(noise)

@@ -6,7 +6,7 @@ from madamoo.demo import digits
 from madamoo.demo.figures import front_slider, mean_front
 from madamoo.pareto import PaMaL
 
-EIGEN = "MAdam, eigenbasis"
+MSOAP = "MSOAP"
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def few(monkeypatch: pytest.MonkeyPatch):
 def test_the_front_and_the_slider_are_what_the_trained_network_gives(few, monkeypatch: pytest.MonkeyPatch) -> None:
     models = []
     monkeypatch.setattr(digits, "PaMaL", lambda *args, **kw: models.append(PaMaL(*args, **kw)) or models[-1])
-    run = digits.train_front(EIGEN, 1e-2, 0, epochs=2)
+    run = digits.train_front(MSOAP, 1e-2, 0, epochs=2)
     slider = front_slider([run])
     positions = len(slider.positions)
     assert positions == digits.RAYS
@@ -37,10 +37,10 @@ def test_the_front_and_the_slider_are_what_the_trained_network_gives(few, monkey
 
 def test_the_slider_shows_the_mean_over_seeds_at_the_chosen_rate(make_results) -> None:
     runs = make_results(gain=5.0).fronts
-    fronts = mean_front(runs, EIGEN)
+    fronts = mean_front(runs, MSOAP)
     assert fronts[0] == pytest.approx([75.1, 65.1]) and fronts[-1] == pytest.approx([65.1, 75.1])
     slider = front_slider(runs)
-    where = digits.FRONT_CONTENDERS.index(EIGEN)
+    where = digits.FRONT_CONTENDERS.index(MSOAP)
     assert slider.positions[0]["x"][where] == pytest.approx([75.1])
     assert slider.positions[slider.start]["y"][where] == pytest.approx([70.1])
 

@@ -57,15 +57,15 @@ def test_one_seed_is_called_a_direction(make_results) -> None:
 
 def test_gains_are_paired_by_seed_whatever_the_order(make_results) -> None:
     runs = make_results(1.0).physics[::-1]
-    assert gains(runs, "MAdam, eigenbasis", "Adam", closeness) == pytest.approx([math.log(2)] * 3)
+    assert gains(runs, "MSOAP", "Adam", closeness) == pytest.approx([math.log(2)] * 3)
 
 
 def test_a_diverged_run_is_shown_and_counts_as_lost(make_results) -> None:
     results = make_results(5.0)
-    results.physics[3].errors[-1] = math.nan  # MAdam in the eigenbasis, first seed
+    results.physics[3].errors[-1] = math.nan  # MSOAP, first seed
     assert math.isfinite(closeness(results.physics[3]))
     assert "ahead of" not in physics_findings(results.physics)[0]
-    assert as_record(results)["physics"][3]["optimizer"] == "MAdam, eigenbasis"
+    assert as_record(results)["physics"][3]["optimizer"] == "MSOAP"
     assert len(physics_table(results.physics).rows) == 3
 
 

@@ -10,15 +10,16 @@ from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
-from madamoo import MAdam, MultiObjective, PreferenceMetric
-from madamoo.presentation.style import ADAM, EIGEN, MADAM, SOAP
+from madamoo import MSOAP as Msoap
+from madamoo import MAdam, MultiObjective
+from madamoo.presentation.style import ADAM, MADAM, MSOAP, SOAP
 from madamoo.relatives import SOAP as Soap
 from madamoo.solvers import Solver
 
 BUILD: dict[str, Callable[[list[Tensor], float, Solver], MultiObjective]] = {
     ADAM: lambda p, lr, solver: MAdam(p, lr=lr, solver=solver, metric=None),
     MADAM: lambda p, lr, solver: MAdam(p, lr=lr, solver=solver),
-    EIGEN: lambda p, lr, solver: MAdam(p, lr=lr, solver=solver, metric=PreferenceMetric(basis="eigen")),
+    MSOAP: lambda p, lr, solver: Msoap(p, lr=lr, solver=solver),
     SOAP: lambda p, lr, solver: MultiObjective(Soap(p, lr=lr), solver),
 }
 

@@ -16,7 +16,7 @@ from madamoo import MultiObjective, solvers
 from madamoo.bench import Split, build_model
 from madamoo.bench.problems import registered
 from madamoo.pareto import Dirichlet, Front, PaMaL, evaluate, rays
-from madamoo.presentation.style import ADAM, EIGEN, MADAM, SOAP
+from madamoo.presentation.style import ADAM, MADAM, MSOAP, SOAP
 
 from .contest import BUILD, Run
 
@@ -26,7 +26,7 @@ PROFILE, BATCH = DIGITS.profiles["cpu"], 64
 
 # The tasks compete for a dozen units: that is what makes a front.
 NARROW, WIDE = "mlp:depth=2:width=12", "mlp:depth=2:width=128"
-FRONT_CONTENDERS, FRONT_RATES = (ADAM, MADAM, EIGEN, SOAP), (1e-2, 3e-2)
+FRONT_CONTENDERS, FRONT_RATES = (ADAM, MADAM, MSOAP, SOAP), (1e-2, 3e-2)
 PLAIN_CONTENDERS, PLAIN_RATES = (ADAM, MADAM), (PROFILE.lr, 1e-2)  # the lab's own, and three times as much
 RAYS = 21  # positions of the slider
 

@@ -12,7 +12,7 @@ import torch
 from madamoo.presentation import pictures
 from madamoo.presentation.page import Slider
 from madamoo.presentation.plots import Figure, Group, Series, axis_title, binned, curves, dots, layout, surfaces
-from madamoo.presentation.style import ADAM, EIGEN, HUES, MADAM, STROKES, colour, counted
+from madamoo.presentation.style import ADAM, HUES, MADAM, MSOAP, STROKES, colour, counted
 
 from .digits import DIGITS, PROFILE, TASKS, FrontRun, PlainRun
 from .physics import OBJECTIVES, SIDE, PhysicsRun, exact, grid
@@ -156,7 +156,7 @@ def physics_maps(runs: Sequence[PhysicsRun]) -> list[Figure]:
     """The exact solution, and where two contenders are wrong, on one scale."""
     axis = [float(x) for x in torch.linspace(-1, 1, SIDE)]
     solution = exact(grid()).view(SIDE, SIDE).numpy()
-    wrong = {f"Error: {name}": (axis, axis, of(runs, name)[0].wrong.numpy()) for name in (ADAM, EIGEN)}
+    wrong = {f"Error: {name}": (axis, axis, of(runs, name)[0].wrong.numpy()) for name in (ADAM, MSOAP)}
     return [
         *surfaces({"Exact solution": (axis, axis, solution)}, "x", "y", "u", signed=True),
         *surfaces(wrong, "x", "y", "|u - exact|, first seed; one scale for both.", signed=False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from madamoo.presentation.page import Facts, Page, Panels, Points, Section
-from madamoo.presentation.style import ADAM, MADAM, SOAP
+from madamoo.presentation.style import ADAM, MADAM, MSOAP, SOAP
 from madamoo.presentation.tables import Table
 
 from . import figures, words
@@ -40,8 +40,8 @@ def _fronts(results: Results, table: Table) -> Section:
             figures.samples(),
             figures.front_slider(results.fronts),
             f"{ADAM} keeps one average of squared gradients for all the preferences it has seen. {MADAM} divides each "
-            "step by the curvature of that step's preference, in the parameters' own basis or in the eigenbasis of "
-            f"each weight matrix. {SOAP} has that eigenbasis too, and {ADAM}'s memory.",
+            f"step by the curvature of that step's preference. {SOAP} has {ADAM}'s memory, in the eigenbasis of each "
+            f"weight matrix; {MSOAP} divides {SOAP}'s momentum by the curvature at the preference that it stands for.",
             Points(words.front_findings(results.fronts)),
             table,
         ],

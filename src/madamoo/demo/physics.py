@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from madamoo import diagnostics, pinn, solvers
-from madamoo.presentation.style import ADAM, EIGEN, SOAP
+from madamoo.presentation.style import ADAM, MSOAP, SOAP
 
 from .contest import BUILD, Run
 
-CONTENDERS, RATES = (ADAM, EIGEN, SOAP), (1e-2, 3e-2)
-DIAGNOSED = (ADAM, EIGEN)
+CONTENDERS, RATES = (ADAM, MSOAP, SOAP), (1e-2, 3e-2)
+DIAGNOSED = (ADAM, MSOAP)
 OBJECTIVES = ("pde", "boundary")
 WEIGHTS = {"pde": 1.0, "boundary": 100.0}  # residuals hold second derivatives, and start far above the boundary's loss
 POINTS, RESAMPLED = 256, 10  # fresh points every ten steps: a network can fit points that stay, and nothing between

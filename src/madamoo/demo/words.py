@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from madamoo import diagnostics
-from madamoo.presentation.style import ADAM, EIGEN, MADAM, SOAP, counted
+from madamoo.presentation.style import ADAM, MADAM, MSOAP, SOAP, counted
 
 from .digits import TASKS, FrontRun, PlainRun
 from .physics import OBJECTIVES, PhysicsRun
@@ -16,11 +16,6 @@ from .summary import Results, accuracy, area, balanced, closeness, estimate, gai
 
 AHEAD, LEVEL, BEHIND = "ahead of", "level with", "behind"
 RARE = 0.02  # a share of improvements that is little, as in the verdicts of madamoo.diagnostics
-
-
-def said(name: str) -> str:
-    """A contender in a sentence."""
-    return "MAdam in the eigenbasis" if name == EIGEN else name
 
 
 def standing(differences: Sequence[float]) -> str:
@@ -58,9 +53,9 @@ def findings(results: Results) -> list[str]:
 
 
 def front_findings(runs: Sequence[FrontRun]) -> list[str]:
-    """The eigenbasis and MAdam as it comes, against Adam; the eigenbasis against SOAP."""
-    lines = [_compared_fronts(runs, *pair) for pair in ((EIGEN, ADAM), (MADAM, ADAM), (EIGEN, SOAP))]
-    mine, base = ([fmean(v) for v in zip(*map(balanced, of(runs, name)), strict=True)] for name in (EIGEN, ADAM))
+    """MSOAP and MAdam against Adam; MSOAP against SOAP."""
+    lines = [_compared_fronts(runs, *pair) for pair in ((MSOAP, ADAM), (MADAM, ADAM), (MSOAP, SOAP))]
+    mine, base = ([fmean(v) for v in zip(*map(balanced, of(runs, name)), strict=True)] for name in (MSOAP, ADAM))
     read = " and ".join(
         f"{x:.0f} % of the {task}s ({ADAM}: {y:.0f} %)" for task, x, y in zip(TASKS, mine, base, strict=True)
     )
@@ -72,19 +67,18 @@ def _compared_fronts(runs: Sequence[FrontRun], name: str, baseline: str) -> str:
     found = gains(runs, name, baseline, area)
     sizes = [fmean(run.hypervolume for run in of(runs, one)) for one in (name, baseline)]
     return (
-        f"{said(name)} is {standing(found)} {said(baseline)}: hypervolume {sizes[0]:.3f} against {sizes[1]:.3f}, "
-        f"{on_seeds(found)}."
+        f"{name} is {standing(found)} {baseline}: hypervolume {sizes[0]:.3f} against {sizes[1]:.3f}, {on_seeds(found)}."
     )
 
 
 def physics_findings(runs: Sequence[PhysicsRun]) -> list[str]:
-    """The eigenbasis against Adam, and against SOAP."""
+    """MSOAP against Adam, and against SOAP."""
     lines = []
     for baseline in (ADAM, SOAP):
-        found = gains(runs, EIGEN, baseline, closeness)
-        sizes = [mean_error(of(runs, name)) for name in (EIGEN, baseline)]
+        found = gains(runs, MSOAP, baseline, closeness)
+        sizes = [mean_error(of(runs, name)) for name in (MSOAP, baseline)]
         lines.append(
-            f"{said(EIGEN)} is {standing(found)} {baseline}: relative error {100 * sizes[0]:.2g} % against "
+            f"{MSOAP} is {standing(found)} {baseline}: relative error {100 * sizes[0]:.2g} % against "
             f"{100 * sizes[1]:.2g} %, {times(fmean(found))}, {on_seeds(found)}."
         )
     return lines
@@ -113,7 +107,7 @@ Rows = Sequence[dict[str, Any]]
 def conflict_findings(runs: Mapping[str, Rows]) -> list[str]:
     """Conflict and sign flips of the diagnosed runs."""
     facts = {name: diagnostics.summary(rows) for name, rows in runs.items()}
-    lines = [_conflict(said(name), found) for name, found in facts.items()]
+    lines = [_conflict(name, found) for name, found in facts.items()]
     flips = [found["flip_rates"]["adam"] for found in facts.values() if found["flip_rates"]["adam"] is not None]
     if flips and max(flips) < RARE:
         lines.append(f"Flips by {ADAM}'s metric are rare in this run: what separates the optimizers here is not these.")
@@ -132,7 +126,7 @@ def _conflict(name: str, facts: Mapping[str, Any]) -> str:
         f"{_flips(facts['flip_rate'][metric], rate)} by {label}"
         for metric, label in (
             ("adam", f"{ADAM}'s metric"),
-            ("preference", "the metric in the eigenbasis"),
+            ("preference", "the metric in the eigenbasis, momentum included"),
             ("realised", "the step really taken, which has momentum in it"),
         )
         if (rate := facts["flip_rates"][metric]) is not None

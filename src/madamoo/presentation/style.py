@@ -28,9 +28,9 @@ CONTROL_DEFINED = (
     "preference, so that only what beats it is due to the preference"
 )
 # Two more, of the demo.
-EIGEN, SOAP = "MAdam, eigenbasis", "SOAP"
-HUES = {ADAM: 1, CONTROL: 2, MADAM: 0, EIGEN: 3, SOAP: 4}
-STROKES = {ADAM: "dash", CONTROL: "dot", MADAM: "solid", EIGEN: "solid", SOAP: "dashdot"}
+MSOAP, SOAP = "MSOAP", "SOAP"
+HUES = {ADAM: 1, CONTROL: 2, MADAM: 0, MSOAP: 3, SOAP: 4}
+STROKES = {ADAM: "dash", CONTROL: "dot", MADAM: "solid", MSOAP: "solid", SOAP: "dashdot"}
 
 METRICS = {
     "euclidean": "Euclidean",
