@@ -149,5 +149,5 @@ def test_wrong_options(options, message):
 
 
 def test_soap_with_and_without_the_relative_metric_is_one_contender_under_constant_weights():
-    found = madamoo.tune(noise, budget=6, seeds=2, solvers=["ls"], optimizers=["soap", "soap-relative"], finalists=5)
+    found = madamoo.tune(noise, budget=6, seeds=2, solvers=["ls"], optimizers=["soap", "msoap"], finalists=5)
     assert [f.contender.optimizer for f in found.finalists] == ["soap"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from madamoo import MAdam, MultiObjective, PreferenceMetric, solvers
+from madamoo import MSOAP, MAdam, MultiObjective, PreferenceMetric, solvers
 from madamoo.relatives import SOAP
 from madamoo.solvers import Solver
 
@@ -37,8 +37,8 @@ def _soap(params: Any, lr: float, solver: Solver, **options: Any) -> MultiObject
     return MultiObjective(SOAP(params, lr=lr), solver, **options)
 
 
-def _soap_relative(params: Any, lr: float, solver: Solver, **options: Any) -> MultiObjective:
-    return MultiObjective(SOAP(params, lr=lr), solver, PreferenceMetric("relative"), **options)
+def _msoap(params: Any, lr: float, solver: Solver, **options: Any) -> MultiObjective:
+    return MSOAP(params, lr=lr, solver=solver, **options)
 
 
 OPTIMIZERS: dict[str, MakeOptimizer] = {
@@ -46,21 +46,21 @@ OPTIMIZERS: dict[str, MakeOptimizer] = {
     "madam": _madam,
     "soap": _soap,
     "madam-eigen": _madam_eigen,
-    "soap-relative": _soap_relative,
+    "msoap": _msoap,
 }
 SPOKEN = {
     "adam": "Adam",
     "madam": "MAdam",
     "soap": "SOAP",
     "madam-eigen": "MAdam in the eigenbasis",
-    "soap-relative": 'SOAP with PreferenceMetric("relative")',
+    "msoap": "MSOAP",
 }
 CODE = {
     "adam": 'MAdam(model.parameters(), lr={lr}, solver="{solver}", metric=None)',
     "madam": 'MAdam(model.parameters(), lr={lr}, solver="{solver}")',
     "soap": 'MultiObjective(SOAP(model.parameters(), lr={lr}), "{solver}")',
     "madam-eigen": 'MAdam(model.parameters(), lr={lr}, solver="{solver}", metric=PreferenceMetric(basis="eigen"))',
-    "soap-relative": 'MultiObjective(SOAP(model.parameters(), lr={lr}), "{solver}", PreferenceMetric("relative"))',
+    "msoap": 'MSOAP(model.parameters(), lr={lr}, solver="{solver}")',
 }
 
 
@@ -121,7 +121,7 @@ class Field:
 
     def is_new(self, solver: str, optimizer: str) -> bool:
         """Whether the pair is neither the baseline nor another pair by another name."""
-        twin = optimizer == "soap-relative" and "soap" in self.tried[1]  # the same as SOAP under constant weights
+        twin = optimizer == "msoap" and "soap" in self.tried[1]  # the same as SOAP under constant weights
         return (solver, optimizer) != BASELINE and not (twin and self.solver(solver, 0).static)
 
     def build(self, contender: Contender, setup: Setup, seed: int) -> MultiObjective:

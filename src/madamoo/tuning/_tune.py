@@ -41,7 +41,7 @@ def tune(
         finalists: how many contenders meet Adam at the end.
         solvers: names, with options if you like (``"cagrad:c=0.2"``); or a dictionary from names to functions that
             make a solver, None for one of the library.
-        optimizers: names (adam, madam, soap, madam-eigen, soap-relative); or a dictionary from names to functions
+        optimizers: names (adam, madam, soap, madam-eigen, msoap); or a dictionary from names to functions
             ``make(params, lr, solver, **options)`` that return a :class:`madamoo.MultiObjective`.
         rates: the lowest and the highest learning rate.
         seed: of the search; the fresh seeds are the numbers after it.

@@ -24,7 +24,7 @@ def tune(
     ] = 3,
     solvers: Annotated[str, typer.Option(help="Comma-separated, with options as cagrad:c=0.2.")] = "",
     optimizers: Annotated[
-        str, typer.Option(help="Comma-separated: adam, madam, soap, madam-eigen, soap-relative, or the file's own.")
+        str, typer.Option(help="Comma-separated: adam, madam, soap, madam-eigen, msoap, or the file's own.")
     ] = "",
     rates: Annotated[
         str, typer.Option(help="The lowest and the highest learning rate.", metavar="LOW,HIGH")
