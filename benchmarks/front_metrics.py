@@ -17,15 +17,11 @@ import torch
 from madamoo import MSOAP, MAdam, MultiObjective, PreferenceMetric
 from madamoo.demo.contest import BUILD
 from madamoo.demo.digits import FRONT_RATES, train_front
-from madamoo.relatives import SOAP
 
 MOMENTUM = {"momentum": 0.95, "dampening": 0.95}
 # Beside those of the demo, whose names are Adam, MAdam, MSOAP and SOAP.
 BUILD |= {
     "Adam, beta2 0.9": lambda p, lr, solver: MAdam(p, lr=lr, betas=(0.9, 0.9), solver=solver, metric=None),
-    "relative, then SOAP": lambda p, lr, solver: MultiObjective(
-        SOAP(p, lr=lr), solver, PreferenceMetric("relative", beta=0.95)
-    ),
     "MSOAP, full": lambda p, lr, solver: MSOAP(p, lr=lr, solver=solver, estimator="full"),
     "eigenbasis": lambda p, lr, solver: MAdam(p, lr=lr, solver=solver, metric=PreferenceMetric(basis="eigen")),
     "eigenbasis, marginal": lambda p, lr, solver: MAdam(
@@ -40,7 +36,6 @@ CONTENDERS = (
     "Adam, beta2 0.9",
     "MAdam",
     "SOAP",
-    "relative, then SOAP",
     "MSOAP",
     "MSOAP, full",
     "eigenbasis",

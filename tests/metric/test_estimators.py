@@ -11,7 +11,7 @@ from madamoo.gradients import Block, HeadRows, SharedRows
 from madamoo.metric import ESTIMATORS, Estimator
 from madamoo.metric._estimators import MOST_IN_FULL, choose
 from madamoo.metric._pairwise import PairAverages
-from madamoo.metric._separable import RelativeAverages, SeparableAverages
+from madamoo.metric._separable import SeparableAverages
 
 EVERY = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
 
@@ -29,9 +29,9 @@ def test_the_pairs_of_a_step():
 def test_the_rows_that_a_step_needs():
     for name, estimator in ESTIMATORS.items():
         needed = estimator().needed((0, 2, 3), None)
-        assert needed == ((0, 2, 3) if name in ("full", "diagonal", "separable", "relative") else ())
+        assert needed == ((0, 2, 3) if name in ("full", "diagonal", "separable") else ())
         assert estimator.of_direction == (name in ("collapsed", "marginal"))
-        kind = {"separable": SeparableAverages, "relative": RelativeAverages}.get(name, PairAverages)
+        kind = SeparableAverages if name == "separable" else PairAverages
         assert type(estimator().empty(Block((torch.empty(2),), (1,)), None)) is kind
         assert estimator.heads_together == (name != "pair")
     pair = ESTIMATORS["pair"]()

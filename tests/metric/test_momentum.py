@@ -159,7 +159,6 @@ def test_checkpoints_that_do_not_fit_are_refused():
         ({"momentum": 1.0}, "momentum"),
         ({"momentum": -0.1}, "momentum"),
         ({"momentum": 0.9, "normalise": True}, "normalise"),
-        ({"momentum": 0.9, "estimator": "relative"}, "relative"),
     ],
 )
 def test_wrong_options(options, match):

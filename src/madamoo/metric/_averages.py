@@ -39,8 +39,6 @@ class Averages(ABC):
 
     rotates_rows: ClassVar[bool] = True
     """Whether the rows have to come in that basis; else the direction alone does."""
-    whitens: ClassVar[bool] = True
-    """Whether the curvature is that of each coordinate; else d is only scaled, by what changed with lambda."""
 
     block: Block
     owners: tuple[int, ...] = ()

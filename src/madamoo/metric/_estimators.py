@@ -12,7 +12,7 @@ from ..direction import Direction
 from ..gradients import Block
 from ._averages import Averages, Label, Pair, all_pairs
 from ._pairwise import PairAverages
-from ._separable import RelativeAverages, SeparableAverages
+from ._separable import SeparableAverages
 
 MOST_IN_FULL = 8  # objectives for which "auto" keeps all pairs up to date
 
@@ -29,7 +29,7 @@ class Estimator(ABC):
         ...     def pairs(self, objectives, drawn):
         ...         return [(i, j) for i in objectives for j in objectives if i <= j]
         >>> Full().pairs([0, 1], None), sorted(ESTIMATORS)
-        ([(0, 0), (0, 1), (1, 1)], ['collapsed', 'diagonal', 'full', 'marginal', 'pair', 'relative', 'separable'])
+        ([(0, 0), (0, 1), (1, 1)], ['collapsed', 'diagonal', 'full', 'marginal', 'pair', 'separable'])
     """
 
     name: ClassVar[str]
@@ -128,24 +128,6 @@ class Separable(Full):
     averages = SeparableAverages
 
 
-class Relative(Separable):
-    """What lambda has become since, and no more: for an optimizer that divides by the root of the average of d^2."""
-
-    name = "relative"
-    averages = RelativeAverages
-
-
-class Still(Relative):
-    """The same under constant weights, where nothing has changed: d stays as it is, and nothing is kept."""
-
-    name = "still"
-    every_row = False
-    of_direction = True
-
-    def pairs(self, objectives: Sequence[int], drawn: Pair | None) -> list[Label]:
-        return []
-
-
 class Collapsed(Estimator):
     """The average of d * d, which is all pairs in one as long as the weights are constant."""
 
@@ -165,7 +147,7 @@ class Marginal(Collapsed):
 
 
 ESTIMATORS: dict[str, type[Estimator]] = {
-    estimator.name: estimator for estimator in (SampledPair, Full, Diagonal, Separable, Relative, Collapsed, Marginal)
+    estimator.name: estimator for estimator in (SampledPair, Full, Diagonal, Separable, Collapsed, Marginal)
 }
 
 

@@ -17,7 +17,7 @@ from ..gradients import Block, Layout
 from ._averages import Averages, Make, metric_of, shrink_for
 from ._basis import Bases, BasisName, EigenBasis
 from ._checkpoint import check_state, load_state, save_state
-from ._estimators import ESTIMATORS, Estimator, Marginal, Relative, Still, choose
+from ._estimators import ESTIMATORS, Estimator, Marginal, choose
 from ._measured import Measured, MeasuredBlock, check_shards, measure_block, norms_of, with_memory
 from ._memory import Growth
 from ._momentum import Momentum
@@ -25,7 +25,7 @@ from ._movement import Movement
 from ._rounding import DROPPED
 from ._store import Store
 
-EstimatorName: TypeAlias = Literal["auto", "pair", "full", "diagonal", "separable", "relative", "collapsed", "marginal"]
+EstimatorName: TypeAlias = Literal["auto", "pair", "full", "diagonal", "separable", "collapsed", "marginal"]
 Ramp: TypeAlias = Literal["largest", "paper"]
 DTYPES = (None, torch.float64, torch.float32, *DROPPED)
 RAMPS = ("largest", "paper")
@@ -44,9 +44,7 @@ class PreferenceMetric:
             ``"full"`` all pairs, each step; ``"pair"`` the averages of one pair drawn at random each step, as in the
             paper; ``"diagonal"`` without cross terms; ``"separable"`` one buffer for any C, the average v of d^2,
             and for each row of a weight the averages S_ij of g_i . g_j and T of |d|^2 over the row: C is taken for
-            (lambda' S lambda / T) v; ``"relative"`` takes C for lambda' S lambda / T alone, without ramp-up: it
-            corrects the optimizer's own second moment for what lambda has become since, leaves d as it is while
-            lambda is constant, and is made for optimizers that whiten well, such as :class:`~madamoo.relatives.SOAP`;
+            (lambda' S lambda / T) v;
             ``"collapsed"`` the average of d^2, which is the same as full, in one buffer, as long as lambda is constant
             (it refuses other solvers) and no batch lacks an objective (it warns);
             ``"marginal"`` the average of d^2 whatever lambda does: the control of every comparison, not a method.
@@ -139,12 +137,9 @@ class PreferenceMetric:
         if normalise is None and (estimator != "auto" or momentum is not None):
             normalise = False
         self.normalise = None if normalise is None else check_flag("normalise", normalise)
-        if self.basis is not None and estimator == "relative":
-            raise ValueError("estimator='relative' only scales d: basis must be 'identity', or that of the optimizer")
-        if momentum is not None and (self.normalise or estimator == "relative"):
+        if momentum is not None and self.normalise:
             raise ValueError(
-                f"momentum={momentum!r} goes with averages of the gradients as they are: leave out normalise=True and "
-                "estimator='relative'"
+                f"momentum={momentum!r} goes with averages of the gradients as they are: leave out normalise=True"
             )
 
         self.steps = 0
@@ -219,7 +214,7 @@ class PreferenceMetric:
             return choose(static=static, count=count, turned=self.basis is not None)
         estimator = ESTIMATORS[self.estimator]() if self._given is None else self._given
         estimator.check_solver(static=static)
-        return Still() if static and isinstance(estimator, Relative) else estimator
+        return estimator
 
     def normalises(self, estimator: Estimator | None) -> bool:
         """Whether averages of this estimator are of normalised gradients."""
@@ -316,10 +311,6 @@ class PreferenceMetric:
         curvature = averages.curvature(seen, labels, beta**self.every, measurement.norms, self.bias_correction, shrink)
         floor = None if averages.needs_no_floor(seen, labels) else (1.0 - beta) if self.floor else 0.0
         alpha = self.alpha
-        if not averages.whitens:
-            if curvature is None:
-                return x.d
-            floor, alpha = None, 1.0
         eps = self.eps if shrink == 1.0 else max(self.eps * shrink * shrink, torch.finfo(seen.d.dtype).tiny)
         divided = seen.d if block.m is None else block.m
         d = divided if shrink == 1.0 else divided * shrink

@@ -8,8 +8,6 @@ of its |d|^2, to which v adds up. So u = v / T and
 the average of d^2, and a factor for what lambda has become since. It is exact where F_ij = S_ij u, and where lambda
 is constant, whatever F is. An average has to be divided by 1 - beta^n for its start at zero. In v / T that cancels, and
 what is left is the bias of each S_ij, which has a count of its own.
-
-The factor is a metric by itself, before an optimizer that divides by the root of v anyway: see RelativeAverages.
 """
 
 from __future__ import annotations
@@ -262,8 +260,7 @@ class SeparableAverages(Averages):
         v, T = self.v, self.T
         if T is None:
             T = torch.zeros(groups.total, dtype=dtype, device=device)
-            if self.whitens:
-                v = torch.zeros(self.block.entries, dtype=self.dtype or dtype, device=device)
+            v = torch.zeros(self.block.entries, dtype=self.dtype or dtype, device=device)
         new = torch.zeros(len(missing), groups.total, dtype=dtype, device=device)
         return replace(
             self,
@@ -326,12 +323,9 @@ class SeparableAverages(Averages):
         return replace(self, **joined, v=v, S=S, T=T, groups=Groups(block.params, self.groups.count, self.turned))
 
     def state_dict(self) -> dict[str, Any]:
-        assert self.S is not None and self.T is not None and self.groups is not None
-        shape = {}
-        if self.v is not None:
-            shape["v"] = gathered(self.block.params[0], self.v.reshape(self.block.shapes[0])).clone()
+        assert self.v is not None and self.S is not None and self.T is not None and self.groups is not None
         return {
-            **shape,
+            "v": gathered(self.block.params[0], self.v.reshape(self.block.shapes[0])).clone(),
             "S": self.S.clone(),
             "T": self.T.clone(),
             "pairs": [list(p) for p in self.pairs if p is not None],
@@ -341,11 +335,11 @@ class SeparableAverages(Averages):
         }
 
     def check_state_dict(self, state: dict[str, Any]) -> None:
-        for key in (*(["v"] if self.whitens else []), "S", "T", "pairs", "n", "scale", "count"):
+        for key in ("v", "S", "T", "pairs", "n", "scale", "count"):
             if key not in state:
                 raise ValueError(f"lack {key!r}")
         shape, groups = tuple(self.block.params[0].shape), Groups(self.block.params, state["count"], self.turned).total
-        if self.whitens and tuple(state["v"].shape) != shape:
+        if tuple(state["v"].shape) != shape:
             raise ValueError(f"have shape {tuple(state['v'].shape)}; the parameter has shape {shape}")
         S, pairs = state["S"], len(state["pairs"])
         if tuple(S.shape) != (pairs, groups) or len(state["n"]) != pairs:
@@ -353,51 +347,16 @@ class SeparableAverages(Averages):
         if tuple(state["T"].shape) != (groups,):
             raise ValueError(f"have T of shape {tuple(state['T'].shape)} for {groups} groups")
         check_pairs(state["pairs"])
-        if self.whitens:
-            check_dtype(state["v"], self.dtype)
+        check_dtype(state["v"], self.dtype)
 
     def load_state_dict(self, state: dict[str, Any], dtype: torch.dtype) -> None:
         (param,) = self.block.params
-        if self.whitens:
-            v = own_part(param, state["v"])
-            self.v = v.to(device=param.device, dtype=self.dtype or dtype, copy=True).reshape(-1)
+        v = own_part(param, state["v"])
+        self.v = v.to(device=param.device, dtype=self.dtype or dtype, copy=True).reshape(-1)
         self.S, self.T = (state[key].to(device=param.device, dtype=dtype, copy=True) for key in ("S", "T"))
         self.pairs = [(int(i), int(j)) for i, j in state["pairs"]]
         self.n, self.scale = [*state["n"]], float(state["scale"])
         self.groups = Groups(self.block.params, state["count"], self.turned)
-
-
-class RelativeAverages(SeparableAverages):
-    """S and T alone: lambda' S lambda / T, what lambda has become since, is all that d^2 is divided by.
-
-    Constant weights leave d as it is. Nothing is kept per coordinate.
-    """
-
-    whitens = False
-
-    def curvature(
-        self,
-        x: Direction,
-        measured: Sequence[Label],
-        beta: float,
-        norms: Norms | None,
-        bias_correction: bool,
-        shrink: float = 1.0,
-    ) -> Curvature | None:
-        factor = self._factor(x, measured, beta, norms, bias_correction, shrink)
-        if factor is None:
-            return None
-        groups = self._groups(len(x.weights))
-        _, T = self._taken(groups, x, measured, beta, norms)
-        square = groups.gram(x.d.unsqueeze(0)).flatten()
-        age = 1.0 - beta ** max(self._counts(measured).values()) if bias_correction else 1.0
-        # The floor of whole groups: their part of d is at most the root of T / (1 - beta) afterwards.
-        least = groups.spread(torch.where(T > 0, (1.0 - beta) * square / T, 1.0)) * shrink**2
-
-        def some(columns: slice | None) -> Tensor:
-            return torch.maximum(factor(columns) * age, least if columns is None else least[columns])
-
-        return some
 
 
 def _over(S: Tensor, T: Tensor) -> Tensor:
