@@ -10,7 +10,7 @@ from torch import nn
 
 from given_rows import Given
 from madamoo import MAdam, MultiObjective, PreferenceMetric, solvers
-from madamoo.metric import ReferenceMetric
+from madamoo.metric import EigenBasis, ReferenceMetric
 
 SHAPES = [(2, 3), (3,), (), (3,)]
 COUNT, BETA = 3, 0.9
@@ -18,6 +18,7 @@ COUNT, BETA = 3, 0.9
 # entries of one tensor, in which the others are hidden.
 REACH = st.lists(st.sets(st.integers(0, len(SHAPES) - 1), min_size=1), min_size=COUNT, max_size=COUNT)
 BATCH = st.tuples(REACH, st.sets(st.integers(0, COUNT - 1), min_size=1), st.booleans())
+BASES = ("identity", EigenBasis(every=2))
 STEPS = st.lists(st.lists(BATCH, min_size=1, max_size=2), min_size=1, max_size=7)
 
 
@@ -218,3 +219,25 @@ def test_scalars_then_a_vector():
         ends.append(torch.cat([p.detach().flatten() for p in params]))
     torch.testing.assert_close(ends[1], ends[0])
     torch.testing.assert_close(ends[2], ends[0])
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@given(steps=STEPS, estimator=st.sampled_from(["full", "pair", "separable", "marginal"]), basis=st.sampled_from(BASES))
+def test_momentum_before_the_metric_rests_with_its_parameter(steps, estimator, basis):
+    """Each is as old as the number of steps in which its parameter had a gradient."""
+    generator = torch.Generator().manual_seed(0)
+    params = [nn.Parameter(torch.zeros(shape, dtype=torch.float64)) for shape in SHAPES]
+    metric = PreferenceMetric(estimator, beta=BETA, basis=basis, momentum=0.8)
+    opt = MultiObjective(torch.optim.SGD(params, lr=0.1), solvers.RLW(), metric, rows="all")
+    moved = [0] * len(SHAPES)
+    for batches in steps:
+        for reach, present, opaque in batches:
+            slopes = [[torch.randn(s, dtype=torch.float64, generator=generator) for s in SHAPES] for _ in range(COUNT)]
+            opt.backward(losses_of(params, slopes, reach, present, opaque))
+        for p, param in enumerate(params):
+            moved[p] += param.grad is not None
+        opt.step()
+        opt.zero_grad()
+    assert all(bool(param.isfinite().all()) for param in params)
+    state = opt.state_dict()["multi_objective"]["metric"]["momentum"]
+    assert {p: entry["n"] for p, entry in state.items()} == {p: n for p, n in enumerate(moved) if n}

@@ -44,13 +44,12 @@ class Momentum:
             )
         found = {}
         for param, part in x.block.parts():
-            before = self.moving.get(param)
-            d, weights = (1.0 - self.beta) * x.d[part], [(1.0 - self.beta) * w for w in x.weights]
-            if before is not None:
+            d, weights, n = (1.0 - self.beta) * x.d[part], [(1.0 - self.beta) * w for w in x.weights], 1
+            if (before := self.moving.get(param)) is not None:
                 d.add_(before.d, alpha=self.beta)
-                old = (*before.weights, *[0.0] * (len(weights) - len(before.weights)))
-                weights = [w + self.beta * o for w, o in zip(weights, old, strict=True)]
-            found[param] = Moving(d, tuple(weights), 1 if before is None else before.n + 1)
+                weights = [w + self.beta * old for w, old in zip(weights, before.weights, strict=True)]
+                n += before.n
+            found[param] = Moving(d, tuple(weights), n)
         return found
 
     def averages(self, moving: Mapping[Tensor, Moving]) -> tuple[Tensor, tuple[float, ...]]:
