@@ -151,3 +151,12 @@ def test_the_training_loss_is_a_part_of_adams():
     assert (cell.train_loss, cell.steps, cell.seconds) == pytest.approx((0.1, 2 / 3, 2 / 3))
     heading, _, line = render_summary([cell]).splitlines()[1:4]
     assert "train loss" in heading and "0.67" in line
+
+
+def test_a_benchmark_with_options_is_one_of_this_package(capsys):
+    """Its name in a record executes nothing; options that it does not have are left out, and said."""
+    found = records("ph2:deep=2", "uw", {"adam": [90, 80], "madam": [91, 82]})
+    assert [cell.benchmark for cell in summarise(found)] == ["ph2:deep=2"]
+    for record in found:
+        record["config"]["benchmark"] = "ph2:depth=2"
+    assert summarise(found) == [] and "ph2:depth=2 are left out" in capsys.readouterr().err

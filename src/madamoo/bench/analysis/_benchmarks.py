@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..problems import Benchmark, available, get, registered
+from ..problems import Benchmark, get, registered
 from ..runs import Say, to_stderr
 
 
@@ -21,8 +21,8 @@ def benchmarks_of(
     files = {Path(file).resolve(): file for file in own}
     found: dict[str, Benchmark] = {}
     for name in sorted({record["config"]["benchmark"] for record in records}):
-        if name in available():
-            found[name] = registered(name)
+        if (known := _registered(name)) is not None:
+            found[name] = known
         elif name in own:
             found[name] = get(name)
         elif name.endswith(".py") and Path(name).resolve() in files:
@@ -33,3 +33,11 @@ def benchmarks_of(
                 "is not executed; if it is yours, name it with --benchmark FILE.py"
             )
     return found
+
+
+def _registered(name: str) -> Benchmark | None:
+    """That of this package, with the options in the name; None if there is none, or it has no such options."""
+    try:
+        return registered(name)
+    except ValueError:
+        return None

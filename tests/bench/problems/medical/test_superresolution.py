@@ -204,7 +204,7 @@ def test_a_users_volumes_are_trained_and_predicted_without_code(own, tmp_path):
 def test_one_network_has_a_slider_from_faithful_to_sharp(own, tmp_path):
     name = f"superresolution:perceptual={DATA / 'perceptual'}:slider=True:volumes={own}"
     problem = get(name)
-    assert problem.objectives == ("faithful", "sharp") and problem.front.metrics == ("psnr", "lpips")
+    assert problem.objectives == ("faithful", "sharp") and problem.front.metrics == ("psnr", "dists")
     config = configure(name, solver="palora:rank=1", model=SMALL, batch=2, epochs=1)
     record = train(config, tmp_path / "run")
     assert len(record["front"]["test"]["points"]) == 5
