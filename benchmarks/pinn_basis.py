@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from madamoo import MAdam, MultiObjective, PreferenceMetric
+from madamoo import MSOAP, MAdam, MultiObjective, PreferenceMetric
 from madamoo.pinn import cases
 from madamoo.relatives import SOAP
 
@@ -30,7 +30,7 @@ CONTENDERS: dict[str, Build] = {
     "Adam, beta2 0.99": lambda p, lr: MAdam(p, lr=lr, betas=(0.9, 0.99), metric=None),
     "MAdam": lambda p, lr: MAdam(p, lr=lr),
     "SOAP": lambda p, lr: MultiObjective(SOAP(p, lr=lr)),
-    "eigenbasis, ramp-up": lambda p, lr: MAdam(p, lr=lr, metric=PreferenceMetric(basis="eigen", rampup=300)),
+    "MSOAP": lambda p, lr: MSOAP(p, lr=lr),
     "eigenbasis": lambda p, lr: MAdam(p, lr=lr, metric=PreferenceMetric(basis="eigen")),
     "eigenbasis, then SGD": lambda p, lr: MultiObjective(
         torch.optim.SGD(p, lr=lr, momentum=0.95, dampening=0.95),

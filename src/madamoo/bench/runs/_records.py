@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,8 @@ def collect(source: Path, into: Path) -> int:
     packs: dict[str, list[Record]] = {}
     found = read_records(source)
     for record in found:
-        packs.setdefault(record["config"]["benchmark"].replace("/", "-")[-LONGEST:], []).append(_thinned(record))
+        name = re.sub(r"[^\w.-]+", "-", record["config"]["benchmark"])[-LONGEST:]  # a file's on every system
+        packs.setdefault(name, []).append(_thinned(record))
     for name, records in sorted(packs.items()):
         _merge(Path(into) / f"{name}.jsonl", records)
     return len(found)
