@@ -69,17 +69,21 @@ class Dense:
         return np.linalg.qr(A @ Q[:, order])[0], order
 
 
-def by_definition(rows, weights, pairs, of_direction, every, beta, basis_beta, eps=1e-16):
-    """d / M step by step, in float64."""
+def by_definition(rows, weights, pairs, of_direction, every, beta, basis_beta, eps=1e-16, momentum=0.0):
+    """d / M step by step, in float64; with momentum, m / M at the average of the weights."""
     dense, F, n = Dense(rows.shape[2:], every, basis_beta), {}, {}
+    m, preference = 0.0, 0.0
     out = []
     for t, (G, w) in enumerate(zip(rows, weights, strict=True)):
         D = np.einsum("i,imn->mn", w, G)
+        m, preference = momentum * m + (1 - momentum) * D, momentum * preference + (1 - momentum) * w
+        age = 1 - momentum ** (t + 1)
+        w = preference / age
         dense.start(D)
         if of_direction:
             G, w = D[None], [1.0]
         g = [dense.Q.T @ row.ravel() for row in G]
-        d = dense.Q.T @ D.ravel()
+        d = dense.Q.T @ (m / age).ravel()
         for i, j in pairs(t, len(g)):
             F[i, j] = beta * F.get((i, j), 0.0) + (1 - beta) * g[i] * g[j]
             n[i, j] = n.get((i, j), 0) + 1
@@ -96,7 +100,8 @@ def all_pairs(_, count):
     return list(itertools.combinations_with_replacement(range(count), 2))
 
 
-def test_against_its_definition(drawn):
+@pytest.mark.parametrize("momentum", [None, 0.7])
+def test_against_its_definition(drawn, momentum):
     steps, count, shape, beta = 12, 3, (4, 3), 0.9
     rows = matrices(steps, count, shape)
     moving = np.random.default_rng(1).dirichlet(np.ones(count), steps)
@@ -109,34 +114,40 @@ def test_against_its_definition(drawn):
         weights = np.full_like(moving, 1 / count) if estimator in STATIC else moving
         solver = solvers.LS() if estimator in STATIC else solvers.Preference()
         param = nn.Parameter(torch.zeros(shape, dtype=torch.float64))
-        chosen = PreferenceMetric(estimator, beta=beta, rampup=0, seed=5, basis=EigenBasis(every=3, beta=0.8))
+        chosen = PreferenceMetric(
+            estimator, beta=beta, rampup=0, seed=5, basis=EigenBasis(every=3, beta=0.8), momentum=momentum
+        )
         opt = MultiObjective(torch.optim.SGD([param], lr=0.0), solver, chosen, rows="all")
         given = [None] * steps if estimator in STATIC else list(torch.tensor(weights))
         found = feed(opt, param, rows, given)
-        wanted = by_definition(rows, weights, pairs, estimator in ("collapsed", "marginal"), 3, beta, 0.8)
+        of_direction = estimator in ("collapsed", "marginal")
+        wanted = by_definition(rows, weights, pairs, of_direction, 3, beta, 0.8, momentum=momentum or 0.0)
         torch.testing.assert_close(found, torch.tensor(wanted), rtol=1e-6, atol=1e-7, msg=estimator)
 
 
-def soap(param, gradients, lr, beta2, basis_beta, every, eps):
-    """SOAP without momentum (Vyas et al., 2024) on one matrix; the first gradient, of its own basis, is only scaled."""
-    dense, v = Dense(param.shape, every, basis_beta), 0.0
+def soap(param, gradients, lr, betas, basis_beta, every, eps):
+    """SOAP (Vyas et al., 2024) on one matrix; the first gradient, of its own basis, is only scaled."""
+    dense, m, v = Dense(param.shape, every, basis_beta), 0.0, 0.0
+    beta1, beta2 = betas
     for t, G in enumerate(gradients, start=1):
         dense.start(G)
         g = dense.QL.T @ G @ dense.QR
-        v = beta2 * v + (1 - beta2) * g * g
+        m, v = beta1 * m + (1 - beta1) * G, beta2 * v + (1 - beta2) * g * g
         M = np.sqrt(v / (1 - beta2**t) + eps)
-        param = param - lr * dense.QL @ (g / (M if t > 1 else M.max())) @ dense.QR.T
+        turned = dense.QL.T @ m @ dense.QR / (1 - beta1**t)
+        param = param - lr * dense.QL @ (turned / (M if t > 1 else M.max())) @ dense.QR.T
         v = v.ravel()[dense.end(G)].reshape(v.shape)
     return param
 
 
-def test_constant_weights_without_momentum_are_soap():
+@pytest.mark.parametrize("momentum", [None, 0.8])
+def test_constant_weights_are_soap(momentum):
     shape, rows = (5, 4), matrices(15, 2, (5, 4), seed=3)
     param = nn.Parameter(torch.ones(shape, dtype=torch.float64))
-    chosen = PreferenceMetric(beta=0.9, eps=1e-12, rampup=0, basis=EigenBasis(every=4, beta=0.9))
+    chosen = PreferenceMetric(beta=0.9, eps=1e-12, rampup=0, basis=EigenBasis(every=4, beta=0.9), momentum=momentum)
     opt = MultiObjective(torch.optim.SGD([param], lr=0.1), solvers.LS(), chosen)
     feed(opt, param, rows, [None] * 15)
-    wanted = soap(np.ones(shape), rows.mean(1), 0.1, 0.9, 0.9, 4, 1e-12)
+    wanted = soap(np.ones(shape), rows.mean(1), 0.1, (momentum or 0.0, 0.9), 0.9, 4, 1e-12)
     torch.testing.assert_close(param.detach(), torch.tensor(wanted), rtol=1e-6, atol=1e-7)
 
 

@@ -1,4 +1,4 @@
-"""Momentum before the metric: a slow version with double sums, Adam, SOAP, and checkpoints as oracles."""
+"""Momentum before the metric: a slow version with double sums, Adam and checkpoints as oracles; its basis: test_basis."""
 
 import copy
 
@@ -10,7 +10,6 @@ from torch import nn
 from helpers import Net, close_params, same, same_params, snapshot, train
 from madamoo import MSOAP, MultiObjective, PreferenceMetric, solvers
 from madamoo.metric import EigenBasis
-from madamoo.relatives import SOAP
 
 ESTIMATORS = ("full", "pair", "diagonal", "separable", "marginal")
 
@@ -61,23 +60,6 @@ def test_constant_weights_are_adam(estimator):
     train(net, sgd(net.parameters(), None, 1e-2, estimator=estimator, momentum=0.9, beta=0.99, eps=1e-24), 20)
     train(other, MultiObjective(torch.optim.Adam(other.parameters(), lr=1e-2, betas=(0.9, 0.99), eps=1e-12)), 20)
     close_params(net, other, rtol=1e-7, atol=1e-9)
-
-
-@pytest.mark.parametrize("estimator", ["auto", "full", "separable"])
-def test_constant_weights_in_the_eigenbasis_are_soap(estimator):
-    """After a first step that SOAP does not take, and that is only scaled here: it is left out by a rate of zero."""
-    net, other = Net(), Net()
-    opt, soap = MSOAP(net.parameters(), lr=0.0, estimator=estimator), MultiObjective(SOAP(other.parameters(), lr=0.0))
-    for t in range(25):
-        for one, model in ((opt, net), (soap, other)):
-            for group in one.param_groups:
-                group["lr"] = 1e-2 if t else 0.0
-            train(model, one, 1, start=t)
-    # SOAP's momentum and second moment lack the first gradient of a matrix: alike once both have forgotten it.
-    before, after = Net(), [p.detach() for p in net.parameters()]
-    moved = [(a - b).norm() for a, b in zip(after, before.parameters(), strict=True)]
-    apart = [(a - b).norm() for a, b in zip(after, other.parameters(), strict=True)]
-    assert sum(apart) < 0.35 * sum(moved)
 
 
 def test_a_missing_objective_has_no_part_in_the_preference(feed, close):
