@@ -1,4 +1,4 @@
-"""Momentum before the metric: a slow version with double sums, Adam and checkpoints as oracles; its basis: test_basis."""
+"""Momentum before the metric, by its definition; Adam and checkpoints as further oracles."""
 
 import copy
 
