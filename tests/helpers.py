@@ -2,6 +2,7 @@
 
 import copy
 
+import pytest
 import torch
 from torch import nn
 
@@ -116,3 +117,14 @@ def _bits(x):
 
 def close_params(a, b, rtol, atol=0.0):
     torch.testing.assert_close(list(a.parameters()), list(b.parameters()), rtol=rtol, atol=atol)
+
+
+def assert_leaves_no_trace(net, opt):
+    """Neither a backward that is discarded nor a step that is skipped changes anything."""
+    before = snapshot(net, opt)
+    opt.backward(net.losses(99))
+    opt.zero_grad()
+    with pytest.warns(UserWarning, match="skipped"):
+        opt.backward([loss * torch.nan for loss in net.losses(98)])
+    opt.step()
+    assert same(before, snapshot(net, opt))
