@@ -206,14 +206,13 @@ class SeparableAverages(Averages):
         norms: Norms | None = None,
         noise: torch.Generator | None = None,
     ) -> None:
-        if self.S is None or not measured:
+        if self.v is None or not measured:
             return
         self.S, self.T = self._taken(self._groups(len(x.weights)), x, measured, beta, norms)
         fresh = set(measured)
         self.n = [n + (pair in fresh) for pair, n in zip(self.pairs, self.n, strict=True)]
-        if self.v is not None:
-            bits = random_bits(self.v, noise, self.block)
-            self.scale = decayed(self.v, self.scale, beta, (x.d, x.d, 1.0 - beta), bits)
+        bits = random_bits(self.v, noise, self.block)
+        self.scale = decayed(self.v, self.scale, beta, (x.d, x.d, 1.0 - beta), bits)
 
     def _taken(
         self, groups: Groups, x: Direction, measured: Sequence[Label], beta: float, norms: Norms | None
@@ -288,10 +287,10 @@ class SeparableAverages(Averages):
         vs: Sequence[Tensor | None] = [None] * len(blocks)
         Ss = Ts = vs
         count = None
-        if self.S is not None and self.T is not None and self.groups is not None:
+        if self.v is not None and self.S is not None and self.T is not None and self.groups is not None:
             each = [run.groups for run in self.groups.layout]
             Ss, Ts = self.S.split(each, dim=1), self.T.split(each)
-            vs = vs if self.v is None else self.v.split(self.block.sizes)
+            vs = self.v.split(self.block.sizes)
             count = self.groups.count
         return [
             replace(
@@ -315,9 +314,9 @@ class SeparableAverages(Averages):
             "pairs": self._joined_pairs(owners, others),
             "n": [*self.n],
         }
-        if self.S is None or self.T is None or self.groups is None:
+        if self.v is None or self.S is None or self.T is None or self.groups is None:
             return replace(self, **joined, groups=None)
-        v = None if self.v is None else torch.cat([self.v, *(a.v for a in others if a.v is not None)])
+        v = torch.cat([self.v, *(a.v for a in others if a.v is not None)])
         S = torch.cat([self.S, *(a.S for a in others if a.S is not None)], dim=1)
         T = torch.cat([self.T, *(a.T for a in others if a.T is not None)])
         return replace(self, **joined, v=v, S=S, T=T, groups=Groups(block.params, self.groups.count, self.turned))
