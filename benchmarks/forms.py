@@ -6,7 +6,7 @@ Each form is a rule for one matrix: from the rows g_i and lambda to a step. All 
 averages of D D' and D' D; Q is the rotation into it. m is an average of d, F_ij of Q(g_i) Q(g_j), L_ij of G_i G_j',
 v of Q(d)^2. C(lambda) = sum_ij lambda_i lambda_j F_ij, and L(lambda) likewise. The weights' own average has the
 momentum's memory: it is the preference that the momentum stands for. With constant weights all but Shampoo's and the
-one with an adaptive momentum are SOAP, or SOAP whose momentum comes last.
+ones with another momentum are SOAP, or SOAP whose momentum comes last.
 
 A line has the metric on test data for each seed, at the rate with the best mean on validation data, the training loss
 of the last epoch, and CPU seconds per run.
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -28,7 +29,8 @@ from madamoo.bench.problems import data_root
 from madamoo.bench.training import Training, configure, problem_of
 
 BETA, EVERY, EPS = 0.95, 10, 1e-8
-LEAST, MOST = 0.8, 0.98  # of a momentum that follows the direction
+LEAST, MOST = 0.8, 0.98  # of an adaptive momentum
+Memory = float | str  # of the momentum: its decay, or "adaptive"
 
 
 class Average:
@@ -97,6 +99,15 @@ def conditioned(lam: Tensor, F: Tensor) -> Tensor:
     return torch.einsum("i,j,ij...->...", lam, lam, F)
 
 
+def beta_of(memory: Memory, state: Matrix, d: Tensor) -> float:
+    """The momentum's decay; an adaptive one is shorter where the direction has turned away from the momentum."""
+    if memory != "adaptive":
+        return float(memory)
+    m = state.average("m")
+    same = float(cosine_similarity(m.sum.flatten(), d.flatten(), dim=0)) if m.total else 0.0
+    return LEAST + (MOST - LEAST) * (1.0 + same) / 2.0
+
+
 def whiten(state: Matrix, x: Tensor, rows: Tensor, lam: Tensor) -> Tensor:
     """x / sqrt(C(lambda)) in the eigenbasis, with these rows in C, and no entry larger than 1 / sqrt(1 - beta)."""
     x, seen = state.turn(x), state.turn(rows)
@@ -104,47 +115,40 @@ def whiten(state: Matrix, x: Tensor, rows: Tensor, lam: Tensor) -> Tensor:
     return x / (torch.maximum(C, (1.0 - BETA) * x.square()).sqrt() + EPS)
 
 
-def soap(state: Matrix, rows: Tensor, lam: Tensor, mean: Tensor) -> Tensor:
+def soap(state: Matrix, rows: Tensor, lam: Tensor, memory: Memory = BETA) -> Tensor:
     d = torch.einsum("i,imn->mn", lam, rows)
-    m = state.average("m").add(d)
+    m = state.average("m").add(d, beta_of(memory, state, d))
     v = state.average("v").add(state.turn(d).square())
     return state.back(state.turn(m) / (v.sqrt() + EPS))
 
 
-def adaptive(state: Matrix, rows: Tensor, lam: Tensor, mean: Tensor) -> Tensor:
-    """SOAP whose momentum is shorter where the direction has turned away from it."""
-    d = torch.einsum("i,imn->mn", lam, rows)
-    m = state.average("m")
-    same = float(cosine_similarity(m.sum.flatten(), d.flatten(), dim=0)) if m.total else 0.0
-    m.add(d, LEAST + (MOST - LEAST) * (1.0 + same) / 2.0)
-    v = state.average("v").add(state.turn(d).square())
-    return state.back(state.turn(m.value) / (v.sqrt() + EPS))
-
-
-def whiten_then_average(state: Matrix, rows: Tensor, lam: Tensor, mean: Tensor) -> Tensor:
+def whiten_then_average(state: Matrix, rows: Tensor, lam: Tensor) -> Tensor:
     d = torch.einsum("i,imn->mn", lam, rows)
     return state.average("m").add(state.back(whiten(state, d, rows, lam)))
 
 
-def momentums_preference(state: Matrix, rows: Tensor, lam: Tensor, mean: Tensor) -> Tensor:
+def momentums_preference(state: Matrix, rows: Tensor, lam: Tensor, memory: Memory = BETA) -> Tensor:
     """The momentum over the root of the curvature at the preference that the momentum stands for."""
-    m = state.average("m").add(torch.einsum("i,imn->mn", lam, rows))
-    return state.back(whiten(state, m, rows, mean))
+    d = torch.einsum("i,imn->mn", lam, rows)
+    beta = beta_of(memory, state, d)
+    mean = state.average("lambda").add(lam, beta)
+    return state.back(whiten(state, state.average("m").add(d, beta), rows, mean))
 
 
-def momentum_per_objective(state: Matrix, rows: Tensor, lam: Tensor, mean: Tensor) -> Tensor:
+def momentum_per_objective(state: Matrix, rows: Tensor, lam: Tensor) -> Tensor:
     """Today's weights on a momentum of each objective."""
     m = torch.einsum("i,imn->mn", lam, state.average("m").add(rows))
     return state.back(whiten(state, m, rows, lam))
 
 
-def averages_of_both(state: Matrix, rows: Tensor, lam: Tensor, mean: Tensor) -> Tensor:
+def averages_of_both(state: Matrix, rows: Tensor, lam: Tensor) -> Tensor:
     """The average of the weights on a momentum of each objective: noise of the one does not meet noise of the other."""
+    mean = state.average("lambda").add(lam)
     m = torch.einsum("i,imn->mn", mean, state.average("m").add(rows))
     return state.back(whiten(state, m, rows, mean))
 
 
-def shampoo(state: Matrix, rows: Tensor, lam: Tensor, mean: Tensor) -> Tensor:
+def shampoo(state: Matrix, rows: Tensor, lam: Tensor) -> Tensor:
     """L(lambda)^-1/4 D R(lambda)^-1/4, as long as the whitened direction, then averaged."""
     d = torch.einsum("i,imn->mn", lam, rows)
     whitened = whiten(state, d, rows, lam)
@@ -164,12 +168,15 @@ def fourth_root(A: Tensor) -> Tensor:
     return (Q * values.clamp_min(1e-6 * values[-1].clamp_min(1e-30)).pow(-0.25)) @ Q.T
 
 
-Form = Callable[[Matrix, Tensor, Tensor, Tensor], Tensor]
+Form = Callable[[Matrix, Tensor, Tensor], Tensor]
 FORMS: dict[str, Form] = {
     "SOAP: m / sqrt(v)": soap,
-    "SOAP, adaptive momentum": adaptive,
+    "SOAP, momentum 0.9": partial(soap, memory=0.9),
+    "SOAP, adaptive momentum": partial(soap, memory="adaptive"),
     "average of d / sqrt(C(lambda))": whiten_then_average,
     "m / sqrt(C(average of lambda))": momentums_preference,
+    "the same, momentum 0.9": partial(momentums_preference, memory=0.9),
+    "the same, adaptive momentum": partial(momentums_preference, memory="adaptive"),
     "sum lambda m_i / sqrt(C(lambda))": momentum_per_objective,
     "both of the average of lambda": averages_of_both,
     "Shampoo of lambda": shampoo,
@@ -183,7 +190,6 @@ class Stepper:
         self.states = [Matrix(param) for param in params]
         self.param_groups: list[dict[str, Any]] = [{"params": [state.param for state in self.states], "lr": lr}]
         self.solver, self.form = solver, form
-        self.mean = Average()
         self.weights: Tensor | None = None
         self.rows: list[Tensor] = []
 
@@ -204,11 +210,10 @@ class Stepper:
     def step(self) -> None:
         lam = self.weights
         assert lam is not None
-        mean = self.mean.add(lam)
         for state, rows in zip(self.states, self.rows, strict=True):
             first = state.steps == 0 and state.param.ndim > 1  # its basis is not there yet
             if not first:
-                update = self.form(state, rows, lam, mean)
+                update = self.form(state, rows, lam)
                 state.param.sub_(update.view_as(state.param), alpha=self.param_groups[0]["lr"])
             state.follow(torch.einsum("i,imn->mn", lam, rows))
 

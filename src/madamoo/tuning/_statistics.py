@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 
-LEVEL = 0.05  # how often, at most, any of the finalists may be told apart from Adam though none differs
+from ..significance import LEVEL, Verdict, holm, t_half_width, t_p_value
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,8 @@ def p_value(gains: Sequence[float]) -> float:
         signs = [gain > 0 for gain in gains if gain != 0.0]
         rarer, count = min(sum(signs), len(signs) - sum(signs)), len(signs)
         return min(1.0, 2 * sum(math.comb(count, k) for k in range(rarer + 1)) / 2**count)
-    mean, spread = fmean(gains), stdev(gains)
-    if spread == 0.0:
-        return 1.0 if mean == 0.0 else 0.0
-    from scipy.special import stdtr
-
-    return float(2 * stdtr(len(gains) - 1, -abs(mean) * math.sqrt(len(gains)) / spread))
+    higher = t_p_value(gains)
+    return 2 * min(higher, 1 - higher)
 
 
 def compare(finalists: Sequence[Sequence[float]], level: float = LEVEL) -> list[Comparison]:
@@ -77,24 +73,14 @@ def compare(finalists: Sequence[Sequence[float]], level: float = LEVEL) -> list[
     A finalist's interval has the level that the correction asks of it: it leaves out zero exactly if the finalist is
     told apart.
     """
-    raw = [p_value(gains) for gains in finalists]
-    found: dict[int, Comparison] = {}
-    adjusted, share, open_ = 0.0, level, True
-    for rank, i in enumerate(sorted(range(len(raw)), key=raw.__getitem__)):
-        left = len(raw) - rank
-        adjusted = max(adjusted, min(1.0, left * raw[i]))
-        if open_:
-            share, open_ = level / left, raw[i] <= level / left
-        found[i] = _comparison(finalists[i], adjusted, open_, share)
-    return [found[i] for i in range(len(raw))]
+    verdicts = holm([p_value(gains) for gains in finalists], level)
+    return [_comparison(gains, verdict) for gains, verdict in zip(finalists, verdicts, strict=True)]
 
 
-def _comparison(gains: Sequence[float], p: float, distinct: bool, level: float) -> Comparison:
+def _comparison(gains: Sequence[float], verdict: Verdict) -> Comparison:
+    assert verdict.p is not None
     wins = sum(gain > 0 for gain in gains)
     if not all(map(math.isfinite, gains)):
-        return Comparison(None, None, None, p, distinct, wins, len(gains))
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(len(gains) - 1, 1 - level / 2)) * stdev(gains) / math.sqrt(len(gains))
-    mean = fmean(gains)
-    return Comparison(mean, mean - half, mean + half, p, distinct, wins, len(gains))
+        return Comparison(None, None, None, verdict.p, verdict.rejected, wins, len(gains))
+    mean, half = fmean(gains), t_half_width(gains, verdict.level)
+    return Comparison(mean, mean - half, mean + half, verdict.p, verdict.rejected, wins, len(gains))

@@ -11,14 +11,15 @@ from typing import Any
 
 from madamoo.presentation import style
 from madamoo.presentation.tables import Cell, Table, check_format, write_data, write_tables
+from madamoo.significance import LEVEL, holm, t_p_value
 
 from ..problems import Metric
 from ..runs import Record, Say, canonical, to_stderr
 from ..training import is_madam, metrics_of
 from ._benchmarks import benchmarks_of
-from ._margin import LEVEL, MARGIN, holm, p_value
 from ._table import rows, t_interval
 
+MARGIN = 1.0  # in the unit of gains: per cent of the error, or points
 BASELINES = {"over_adam": "Adam", "over_best": "the best other"}
 TRAINING = (
     "Train loss: of the last epoch. Steps, seconds: to the highest final training loss of the seed's compared runs. "
@@ -144,7 +145,8 @@ def _gain(row: dict[str, Any], metric: Metric, baseline: str) -> Gain | None:
     if found is None:
         return None
     counted = metric.counts(row["madam"], fmean(other[seed] for seed in mine))
-    return Gain(**found, counted=counted, p_margin=p_value(gains))
+    known = len(gains) > 1 and all(map(math.isfinite, gains))
+    return Gain(**found, counted=counted, p_margin=t_p_value(gains, -MARGIN) if known else None)
 
 
 def _moved(records: Sequence[Record], benchmark: str, solver: str) -> float | None:
@@ -222,9 +224,9 @@ def margin_in_words(cells: Sequence[CellSummary], baseline: str) -> str:
     found = [(cell, gain.p_margin) for cell, gain in gains if gain is not None and gain.counted]
     if not any(p is not None for _, p in found):
         return ""
-    shown = sum(holm([p for _, p in found]))
+    shown = sum(verdict.rejected for verdict in holm([p for _, p in found]))
     worse = holm([None if p is None else 1.0 - p for _, p in found])
-    names = [f"{cell.benchmark} {cell.solver}" for (cell, _), is_worse in zip(found, worse, strict=True) if is_worse]
+    names = [f"{cell.benchmark} {cell.solver}" for (cell, _), one in zip(found, worse, strict=True) if one.rejected]
     return (
         f"Not worse than {BASELINES[baseline]} by more than {MARGIN:g} %: shown in {shown} of {len(found)} cells; "
         f"worse by more than that: {', '.join(names) or 'shown in none'} (one-sided t-tests over paired seeds, either "

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any, TypeVar
 
+from madamoo.significance import t_half_width
+
 from ..problems import Benchmark, Metric
 from ..runs import Record, Say, canonical, to_stderr
 from ..training import is_static, metrics_of
@@ -240,9 +242,7 @@ def t_interval(values: Sequence[float]) -> dict[str, float | None] | None:
         return None
     if len(values) < 2 or not math.isfinite(mean):
         return {"mean": mean, "low": None, "high": None}
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(len(values) - 1, 0.975)) * stdev(values) / math.sqrt(len(values))
+    half = t_half_width(values)
     return {"mean": mean, "low": mean - half, "high": mean + half}
 
 
