@@ -11,8 +11,9 @@ from problems import Physics, Problem, build
 from timing import Step, tensor_bytes
 from torch import Tensor
 
-from madamoo import MultiObjective, PreferenceMetric, solvers
+from madamoo import MSOAP, MultiObjective, PreferenceMetric, solvers
 from madamoo.metric import EigenBasis
+from madamoo.relatives import SOAP
 
 SOLVERS = ("ls", "uw", "cagrad", "mgda", "pcgrad")
 TORCHJD = ("cagrad", "mgda", "pcgrad")
@@ -68,8 +69,14 @@ def bare(problem: Problem | Physics) -> Arm:
 def ours(
     problem: Problem | Physics, solver: str, metric: PreferenceMetric | None, features: bool = False, **options: Any
 ) -> Arm:
-    adam = _adam(problem)
-    opt = MultiObjective(adam, solvers.get(solver), metric, **options)
+    arm = of(problem, MultiObjective(_adam(problem), solvers.get(solver), metric, **options), features)
+    if metric is not None and metric.estimator == "pair":
+        _draw_every_pair(metric, arm.step, len(problem.losses()[0]))
+    return arm
+
+
+def of(problem: Problem | Physics, opt: MultiObjective, features: bool = False) -> Arm:
+    """A step of this optimizer."""
 
     def step() -> None:
         losses, z = problem.losses()
@@ -78,14 +85,23 @@ def ours(
         opt.step()
 
     def held() -> list[Tensor]:
-        own = {} if metric is None else opt.state_dict()["multi_objective"]["metric"]["bases"]
-        averages = [] if metric is None else [t for a in metric.averages for t in a.tensors()]
-        return [*_state(problem, adam), *averages, *(t for entry in own.values() for t in entry.values())]
-
-    if metric is not None and metric.estimator == "pair":
-        _draw_every_pair(metric, step, len(problem.losses()[0]))
+        kept = _state(problem, opt.optimizer)
+        if opt.metric is not None:
+            state = opt.state_dict()["multi_objective"]["metric"]
+            entries = [*state["bases"].values(), *state.get("momentum", {}).values()]
+            kept += [t for a in opt.metric.averages for t in a.tensors()]
+            kept += [t for entry in entries for t in entry.values() if isinstance(t, Tensor)]
+        return kept
 
     return Arm(step, held)
+
+
+def soap(problem: Problem | Physics, solver: str) -> Arm:
+    return of(problem, MultiObjective(SOAP(problem.params, lr=1e-4), solver))
+
+
+def msoap(problem: Problem | Physics, solver: str) -> Arm:
+    return of(problem, MSOAP(problem.params, lr=1e-4, solver=solver))
 
 
 def _draw_every_pair(metric: PreferenceMetric, step: Step, count: int) -> None:
@@ -161,6 +177,8 @@ def arms(name: str, chosen: tuple[str, ...] = SOLVERS, peers: bool = True) -> It
             yield f"{solver} MAdam eigen", ours(build(name), solver, _metric(basis="eigen"))
             one = EigenBasis(sides="shorter")
             yield f"{solver} MAdam eigen, one side", ours(build(name), solver, _metric(basis=one))
+            yield f"{solver} SOAP", soap(build(name), solver)
+            yield f"{solver} MSOAP", msoap(build(name), solver)
         if solver == "uw":
             yield "uw MAdam pair", ours(build(name), solver, _metric(estimator="pair"))
             yield "uw MAdam pair every=10", ours(build(name), solver, _metric(estimator="pair", every=10))
