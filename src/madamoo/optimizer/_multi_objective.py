@@ -13,16 +13,12 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from .. import solvers
-from ..checks import check_vector
 from ..gradients import (
     Batch,
-    Cut,
     Exchange,
     FeaturesT,
-    Losses,
     LossesT,
     allow_several_backward_passes,
-    cut_at,
     foreign,
     full_precision,
     read_counts,
@@ -35,6 +31,7 @@ from ..solvers import Solver
 from ._chain import Chain
 from ._checkpoint import load_state, save_state
 from ._guards import check_engine, check_gram_of_features, claim, warn_of_coupled_decay
+from ._inputs import read_features, read_objectives, read_preference
 from ._options import OptionArguments, Options
 from ._run import RunState
 from ._step import NotFinite, Rooms, Step, trainable
@@ -42,9 +39,6 @@ from ._wrapper import Wrapper, evaluates_again
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-MANY = 16
-"""More losses than this in a tensor without names may be those of single samples."""
 
 
 class MultiObjective(Wrapper):
@@ -231,8 +225,8 @@ class MultiObjective(Wrapper):
         names, count = (run.names, run.count) if before is None else (before.names, len(before.values))
 
         def read(names: tuple[str, ...] | None) -> Batch:
-            read = self._read(losses, names, count, extra, scaler)
-            vector = self._read_preference(preference, read, before)
+            read = read_objectives(losses, names, count, extra, scaler, run.once)
+            vector = read_preference(preference, self.solver, read, before)
             return Batch(read, read_counts(counts, read), vector)
 
         check_engine(self.optimizer, self.options, params, run.exchange.processes.count)
@@ -245,7 +239,7 @@ class MultiObjective(Wrapper):
             self.solver.name_objectives(batch.names, run.ordered)
         if before is not None and before.failed:
             return
-        cut = self._cut(features, batch, before, params)
+        cut = read_features(features, self.options, batch, before, params)
         scale = read_scale(scaler, params[0].device)
         with torch.no_grad(), full_precision(params[0].device):
             step = Step.begin(self._rooms(), before, batch, vector, params, run.layout)
@@ -305,61 +299,6 @@ class MultiObjective(Wrapper):
                 stacklevel=3,
             )
         return pending
-
-    def _read(
-        self,
-        losses: LossesT,
-        names: tuple[str, ...] | None,
-        count: int | None,
-        extra: Tensor | None,
-        scaler: torch.amp.GradScaler | None,
-    ) -> Losses:
-        run = self.run
-        batch = read_losses(losses, names, count, extra=extra)
-        factor = batch.scaled_by() if scaler is None else None
-        if factor is not None:
-            raise ValueError(
-                f"the losses look scaled by a GradScaler, by {factor:g}: pass them as they are, and "
-                "opt.backward(losses, scaler=scaler)"
-            )
-        if count is None and isinstance(losses, Tensor):
-            if len(batch.roots) > MANY and run.once("many"):
-                warnings.warn(
-                    f"losses has shape {tuple(losses.shape)}: are these {len(batch.roots)} objectives? If they are the "
-                    "losses of single samples, give their mean",
-                    stacklevel=5,
-                )
-            if losses.dim() == 0 and run.once("one"):
-                warnings.warn(
-                    "losses is one number, so there is nothing to weigh: if it is a sum of objectives, give them one "
-                    "by one, opt.backward([loss_1, loss_2, ...]); if there is one objective, opt.backward([loss])",
-                    stacklevel=5,
-                )
-        return batch
-
-    def _read_preference(self, preference: Any, batch: Losses, before: Step | None) -> Tensor | None:
-        if preference is None:
-            return None if before is None else before.preference
-        if not self.solver.uses_preference:
-            raise ValueError(f"{type(self.solver).__name__} takes no preference; use solvers.Preference, for one")
-        if isinstance(preference, Mapping):
-            if batch.names is None or set(preference) != set(batch.names):
-                raise ValueError(f"preference must name the objectives {batch.names}, got {sorted(preference)}")
-            preference = [preference[name] for name in batch.names]
-        vector = check_vector("preference", preference, len(batch.roots))
-        if before is not None and (before.preference is None or not torch.equal(vector, before.preference)):
-            raise ValueError("preference must be the same in every micro-batch of a step")
-        return vector
-
-    def _cut(self, features: FeaturesT | None, batch: Losses, before: Step | None, params: list[Tensor]) -> Cut | None:
-        if self.options.gram != "features":
-            if features is not None:
-                raise ValueError("features are for an optimizer built with gram='features'")
-            return None
-        if features is None or before is not None:
-            found = "none" if features is None else "a second backward() before step()"
-            raise ValueError(f"gram='features' takes one backward(losses, features=...) per step, got {found}")
-        return cut_at(features, batch, params)
 
     def _refuse(self, step: Step, scaler: torch.amp.GradScaler | None) -> None:
         """A loss, a gradient or a weight is not finite: no step."""
