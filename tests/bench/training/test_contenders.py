@@ -77,10 +77,13 @@ def test_the_papers_form_has_a_name_of_its_own():
 
 
 def test_msoap_has_its_momentum_before_the_metric_alone():
-    built, params = optimizer("msoap:estimator=full")
-    assert isinstance(built.optimizer, torch.optim.SGD) and built.defaults["momentum"] == 0.0
-    ready = MSOAP(params, estimator="full")
-    assert built.metric.options() == ready.metric.options()
+    for spec, options in (
+        ("msoap:estimator=full", {"estimator": "full"}),
+        ("msoap:momentum=0.9", {"betas": (0.9, 0.95)}),
+    ):
+        built, params = optimizer(spec)
+        assert isinstance(built.optimizer, torch.optim.SGD) and built.defaults["momentum"] == 0.0
+        assert built.metric.options() == MSOAP(params, **options).metric.options()
 
 
 def test_options_find_the_metric_or_the_inner_optimizer():

@@ -41,6 +41,7 @@ class Contender:
     text: str
     inner: str = "adam"
     metric: Mapping[str, Any] | None = None  # what is fixed of the metric before the inner optimizer, if there is one
+    momentum: float | None = None  # the default of one before the metric; else it is the inner optimizer's
     alone: Callable[..., Optimizer] | None = None  # it balances by itself, with moments of its own
 
 
@@ -60,9 +61,10 @@ OPTIMIZERS = {
         metric={"estimator": "pair", "eps": 1e-8, "ramp": "paper", "bias_correction": False, "floor": False},
     ),
     "msoap": Contender(
-        "MSOAP: momentum, curvature and eigenbasis at one preference; options: estimator, beta and the like",
+        "MSOAP: momentum, curvature and eigenbasis at one preference; options: estimator, beta, momentum and the like",
         "plain",
-        metric={"basis": "eigen", "momentum": 0.95},
+        metric={"basis": "eigen"},
+        momentum=0.95,
     ),
     "marginal": Contender("control: divides by the average of d^2, else as madam", metric={"estimator": "marginal"}),
     "mtadam": Contender("MTAdam, which balances by itself", alone=MTAdam),
@@ -165,8 +167,9 @@ def build_optimizer(
         inner, metric = INNERS[contender.inner], None
         if contender.metric is not None:
             inner = _inner(options.pop("inner", contender.inner))
-            # A momentum is the inner optimizer's.
-            chosen = typed.take(PreferenceMetric, ("seed", "total_steps", "momentum", *contender.metric))
+            own = {} if contender.momentum is None else {"momentum": contender.momentum}
+            theirs = () if own else ("momentum",)
+            chosen = own | typed.take(PreferenceMetric, ("seed", "total_steps", *theirs, *contender.metric))
             # Only a fraction needs the length of the run; a ramp-up that is too long is a note in the run's record.
             length = total_steps if isinstance(chosen.get("rampup"), float) else None
             metric = PreferenceMetric(**chosen, **contender.metric, seed=seed, total_steps=length)
