@@ -68,7 +68,7 @@ class UTKFace(Supervised):
             model="resnet:width=16:blocks=1",
             reductions=(
                 "images of 32x32 instead of 64x64",
-                "a ResNet of 16 to 128 filters with one block a stage instead of 64 to 512 with two",
+                "a ResNet of 16 to 128 filters with one block per stage instead of 64 to 512 with two",
                 "8 epochs of batches of 128 instead of 100 of 256",
             ),
             options={"size": 32},
