@@ -95,3 +95,12 @@ def test_a_split_keeps_subjects_together_and_hardly_moves():
         fewer[k] for i, part in enumerate(split_by_name(fewer, [0.7, 0.1, 0.2])) for k in part if part_of[fewer[k]] != i
     }
     assert len(moved) <= 1
+
+
+@pytest.mark.parametrize("shares", [(0.7, 0.1, 0.2), (0.6, 0.15, 0.25), (0.8, 0.2)])
+def test_no_part_is_empty_if_there_are_names_for_all(shares):
+    for count in range(len(shares), 60):
+        sizes = [len(part) for part in split_by_name([f"s{k}" for k in range(count)], shares)]
+        assert min(sizes) >= 1 and sum(sizes) == count
+        assert all(abs(size - share * count) < 2 for size, share in zip(sizes, shares, strict=True))
+    assert sum(map(len, split_by_name(["only"], shares))) == 1
