@@ -1,5 +1,8 @@
 """Files of all kinds that users have, and what is said of those that are not what they should be."""
 
+import os
+from pathlib import Path
+
 import nibabel
 import numpy as np
 import pytest
@@ -112,6 +115,8 @@ def test_names_are_the_same_however_accents_and_endings_are_written(tmp_path):
     Image.fromarray(PHOTO).save(tmp_path / "m" / f"{decomposed}.png")
     (pair,) = medical.find_pairs(tmp_path / "i", tmp_path / "m", print)
     assert pair.name == composed
+    foreign = Path(os.fsdecode(b"\xe9.png"))  # from a system with another encoding
+    assert medical.stem(foreign).encode().decode() == r"\udce9"
     assert medical.stem(tmp_path / "A.b.NII.GZ") == "A.b" == medical.stem(tmp_path / "A.b.nii")
 
 

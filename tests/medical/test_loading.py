@@ -104,3 +104,15 @@ def test_no_part_is_empty_if_there_are_names_for_all(shares):
         assert min(sizes) >= 1 and sum(sizes) == count
         assert all(abs(size - share * count) < 2 for size, share in zip(sizes, shares, strict=True))
     assert sum(map(len, split_by_name(["only"], shares))) == 1
+
+
+def test_files_whose_names_are_no_text_are_cached_too(tmp_path):
+    READ.clear()
+    file = tmp_path / os.fsdecode(b"\xe9.txt")
+    try:
+        file.write_text("3")
+    except OSError:
+        pytest.skip("the file system takes UTF-8 alone")
+    for _ in range(2):
+        assert Samples([(file,)], prepare, cache=tmp_path / "cache")[0][0][0] == 3
+    assert len(READ) == 1

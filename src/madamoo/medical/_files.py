@@ -33,8 +33,11 @@ class BadFile(ValueError):
 
 
 def stem(path: Path) -> str:
-    """The name without its ending, of which .nii.gz is one; accents are written one way, for systems differ in it."""
-    name = unicodedata.normalize("NFC", path.name)
+    """The name without its ending, of which .nii.gz is one.
+
+    Accents are written one way, for systems differ in it, and bytes that are no UTF-8 as backslashed codes.
+    """
+    name = unicodedata.normalize("NFC", path.name).encode(errors="backslashreplace").decode()
     return (name[:-3] if name.lower().endswith(".gz") else name).rpartition(".")[0]
 
 

@@ -90,7 +90,8 @@ class Samples:
             self.key,
             *(f"{path.resolve()} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in self.files[k]),
         ]
-        file = self.cache / f"{hashlib.sha256(chr(10).join(text).encode()).hexdigest()[:24]}.npz"
+        digest = hashlib.sha256(chr(10).join(text).encode(errors="surrogateescape")).hexdigest()  # of any name
+        file = self.cache / f"{digest[:24]}.npz"
         with suppress(OSError, ValueError, KeyError, EOFError, ArithmeticError, BadZipFile), np.load(file) as stored:
             return tuple(torch.from_numpy(stored[str(i)]) for i in range(len(stored.files)))
         sample = self.prepare(*self.files[k])
