@@ -1,5 +1,8 @@
 """Files of all kinds that users have, and what is said of those that are not what they should be."""
 
+import os
+from pathlib import Path
+
 import nibabel
 import numpy as np
 import pytest
@@ -68,6 +71,53 @@ def test_masks_have_two_values_whatever_these_are(tmp_path):
     Image.fromarray(PHOTO).save(tmp_path / "photo.png")
     with pytest.raises(medical.BadFile, match=r"photo\.png: a mask has two values, this file has \d+"):
         medical.read_mask(tmp_path / "photo.png")
+
+
+def test_a_mask_in_colours_is_the_brighter_of_two_and_what_is_no_mask_is_refused(tmp_path):
+    inside = np.zeros((12, 16), dtype=bool)
+    inside[3:9, 4:12] = True
+
+    def save(name, there, elsewhere, **options):
+        Image.fromarray(np.where(inside[..., None], there, elsewhere).astype(np.uint8)).save(tmp_path / name, **options)
+        return tmp_path / name
+
+    white_on_red = save("white.png", (255, 255, 255), (255, 0, 0))
+    assert np.array_equal(medical.read_mask(white_on_red).numpy(), inside)
+    with pytest.raises(medical.BadFile, match=r"the two colours of this file \(0/255/0, 255/0/0\) are equally bright"):
+        medical.read_mask(save("even.png", (255, 0, 0), (0, 255, 0)))
+    labels = np.where(inside[..., None], (255, 0, 0), (0, 0, 0)).astype(np.uint8)
+    labels[0, :4] = (0, 255, 0)  # a third label, as bright as the first
+    Image.fromarray(labels).save(tmp_path / "labels.png")
+    with pytest.raises(medical.BadFile, match=r"a mask has two values, this file has 3 \(0/0/0, 0/255/0, 255/0/0"):
+        medical.read_mask(tmp_path / "labels.png")
+    with pytest.raises(medical.BadFile, match=r"clear\.png: all of it has one colour, and the mask is in its transpar"):
+        medical.read_mask(save("clear.png", (0, 0, 0, 255), (0, 0, 0, 0)))
+    ramp = np.tile(np.linspace(0, 255, 16).astype(np.uint8), (12, 1))
+    Image.fromarray(ramp).save(tmp_path / "photo.jpg", quality=95)
+    with pytest.raises(medical.BadFile, match=r"photo\.jpg: a mask is dark and bright, .*is it an image\?"):
+        medical.read_mask(tmp_path / "photo.jpg")
+
+
+def test_both_byte_orders_of_16_bits_are_read_alike(tmp_path):
+    grey = PHOTO[:, :, 0].astype(np.uint16) * 100
+    for mode, order in (("I;16", "<u2"), ("I;16B", ">u2")):
+        image = Image.frombytes(mode, grey.shape[::-1], grey.astype(order).tobytes())
+        image.save(tmp_path / f"{order[1:]}{order[0] == '<'}.tif")
+    little, big = (medical.read_image(tmp_path / f"u2{first}.tif") for first in (True, False))
+    assert torch.equal(little, big) and little.max().item() == pytest.approx(grey.max() / 65535)
+
+
+def test_names_are_the_same_however_accents_and_endings_are_written(tmp_path):
+    composed, decomposed = "\u00e9", "e\u0301"  # two ways to write one letter
+    (tmp_path / "i").mkdir()
+    (tmp_path / "m").mkdir()
+    Image.fromarray(PHOTO).save(tmp_path / "i" / f"{composed}.JPG")
+    Image.fromarray(PHOTO).save(tmp_path / "m" / f"{decomposed}.png")
+    (pair,) = medical.find_pairs(tmp_path / "i", tmp_path / "m", print)
+    assert pair.name == composed
+    foreign = Path(os.fsdecode(b"\xe9.png"))  # from a system with another encoding
+    assert medical.stem(foreign).encode().decode() == r"\udce9"
+    assert medical.stem(tmp_path / "A.b.NII.GZ") == "A.b" == medical.stem(tmp_path / "A.b.nii")
 
 
 def test_pairs_are_found_and_what_is_wrong_is_named_and_skipped(tmp_path):
@@ -149,6 +199,43 @@ def test_a_volume_is_written_with_the_affine_and_spacing_it_came_with(tmp_path, 
         volume.save(torch.zeros(2, 2, 2), tmp_path / "no.nii")
 
 
+@pytest.mark.parametrize(
+    ("shape", "zooms", "axis"),
+    [
+        ((40, 44, 36), (1, 1, 1), 2),
+        ((5, 40, 44), (1, 1, 1), 0),  # slices across the last axis would be 5 voxels wide
+        ((40, 1, 44), (1, 1, 4), 1),
+        ((40, 44, 36), (1, 4, 1), 1),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_slices_are_large_enough_and_the_header_tells_their_size(tmp_path, shape, zooms, axis, turned):
+    affine = np.diag([*map(float, zooms), 1.0])
+    image = nibabel.Nifti1Image(np.zeros(shape, dtype=np.float32), affine)
+    if turned:  # the same voxels in space, stored along other axes
+        image = image.as_reoriented(nibabel.orientations.axcodes2ornt("SLA"))
+    nibabel.save(image, tmp_path / "a.nii")
+    volume = medical.read_volume(tmp_path / "a.nii")
+    assert volume.slicing_axis == axis
+    assert medical.slice_size(tmp_path / "a.nii") == volume.voxels.movedim(axis, 0).shape[1:]
+    assert min(medical.slice_size(tmp_path / "a.nii")) >= 16
+
+
+def test_an_oblique_volume_keeps_its_affine_and_its_scaled_intensities(tmp_path):
+    turn = np.deg2rad(25)
+    affine = np.eye(4)
+    affine[:2, :2] = [[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]]
+    affine[:3, :3] = affine[:3, :3] @ np.diag([-1.0, 1.2, 3.0])  # left-handed
+    image = nibabel.Nifti1Image(RNG.integers(0, 100, (17, 20, 23)).astype(np.int16), affine)
+    image.header.set_slope_inter(2.5, -100)
+    nibabel.save(image, tmp_path / "in.nii")
+    before = nibabel.load(tmp_path / "in.nii")
+    volume = medical.read_volume(tmp_path / "in.nii")
+    after = nibabel.load(volume.save(volume.voxels, tmp_path / "out.nii.gz"))
+    assert np.array_equal(before.affine, after.affine) and before.header["qform_code"] == after.header["qform_code"]
+    assert np.allclose(before.get_fdata(), after.get_fdata()) and before.get_fdata().min() < -50
+
+
 def test_volumes_that_are_none_are_named_and_skipped_or_refused(tmp_path):
     def save(name, values):
         nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), tmp_path / name)
@@ -157,6 +244,11 @@ def test_volumes_that_are_none_are_named_and_skipped_or_refused(tmp_path):
     save("one_time.nii.gz", np.ones((16, 16, 16, 1), dtype=np.float32))
     save("series.nii", np.ones((16, 16, 16, 3), dtype=np.float32))
     save("tiny.nii", np.ones((4, 4, 4), dtype=np.float32))
+    save("complex.nii", np.ones((16, 16, 16), dtype=np.complex64))
+    save("nowhere.nii", np.ones((16, 16, 16), dtype=np.float32))
+    header = bytearray((tmp_path / "nowhere.nii").read_bytes())
+    header[280:328] = bytes(48)  # the affine
+    (tmp_path / "nowhere.nii").write_bytes(header)
     (tmp_path / "empty.nii.gz").write_bytes(b"")
     (tmp_path / "text.nii").write_text("no volume at all")
     (tmp_path / "cut.nii").write_bytes((tmp_path / "good.nii").read_bytes()[:5000])
@@ -169,11 +261,15 @@ def test_volumes_that_are_none_are_named_and_skipped_or_refused(tmp_path):
         "empty.nii.gz: it cannot be read",
         "tiny.nii: 4x4x4 voxels are too few",
         "text.nii: it cannot be read as NIfTI",
+        "complex.nii: a voxel has one real number, this file has complex64",
+        "nowhere.nii: its affine has no inverse",
     ):
         assert part in text
     with pytest.raises(medical.BadFile, match=r"cut\.nii: its voxels cannot be read"):
         medical.read_volume(tmp_path / "cut.nii")
     assert medical.read_volume(tmp_path / "one_time.nii.gz").voxels.shape == (16, 16, 16)
+    said.clear()
+    assert [path.name for path in medical.find_volumes(tmp_path, said.append, "OOD")] == ["good.nii"] and not said
     (tmp_path / "none").mkdir()
     with pytest.raises(FileNotFoundError, match="there is no readable NIfTI volume"):
         medical.find_volumes(tmp_path / "none", said.append)

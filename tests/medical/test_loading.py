@@ -95,3 +95,24 @@ def test_a_split_keeps_subjects_together_and_hardly_moves():
         fewer[k] for i, part in enumerate(split_by_name(fewer, [0.7, 0.1, 0.2])) for k in part if part_of[fewer[k]] != i
     }
     assert len(moved) <= 1
+
+
+@pytest.mark.parametrize("shares", [(0.7, 0.1, 0.2), (0.6, 0.15, 0.25), (0.8, 0.2)])
+def test_no_part_is_empty_if_there_are_names_for_all(shares):
+    for count in range(len(shares), 60):
+        sizes = [len(part) for part in split_by_name([f"s{k}" for k in range(count)], shares)]
+        assert min(sizes) >= 1 and sum(sizes) == count
+        assert all(abs(size - share * count) < 2 for size, share in zip(sizes, shares, strict=True))
+    assert sum(map(len, split_by_name(["only"], shares))) == 1
+
+
+def test_files_whose_names_are_no_text_are_cached_too(tmp_path):
+    READ.clear()
+    file = tmp_path / os.fsdecode(b"\xe9.txt")
+    try:
+        file.write_text("3")
+    except OSError:
+        pytest.skip("the file system takes UTF-8 alone")
+    for _ in range(2):
+        assert Samples([(file,)], prepare, cache=tmp_path / "cache")[0][0][0] == 3
+    assert len(READ) == 1

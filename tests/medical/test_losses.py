@@ -62,6 +62,40 @@ def test_the_five_objectives_vanish_on_the_truth_alone_and_have_gradients(shape)
         medical.super_resolution_losses(torch.zeros(1, 1, 8, 8), torch.zeros(1, 1, 24, 24))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sixteen_bits_lose_no_more_than_their_own_rounding(dtype):
+    """A mask of 65,536 pixels overflows float16; variances of an even image vanish in its rounding."""
+    logits = torch.full((1, 1, 256, 256), 4.0)
+    mask = torch.ones_like(logits)
+    assert medical.soft_dice(logits.to(dtype), mask).item() == pytest.approx(medical.soft_dice(logits, mask).item())
+    noise = torch.randn(1, 1, 24, 24, generator=torch.Generator().manual_seed(0))
+    truth = (0.8 + 0.02 * noise).to(dtype)
+    other = (0.8 + 0.02 * noise.flip(2)).to(dtype)
+    wide = medical.super_resolution_losses(other.double(), truth.double())
+    with torch.autocast("cpu", dtype=dtype):
+        found = medical.super_resolution_losses(other, truth)
+    for name, loss in found.items():
+        assert loss.item() == pytest.approx(wide[name].item(), rel=2e-2), name
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 24, 24), (1, 1, 16, 16, 16)])
+@pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
+def test_gradients_are_finite_where_there_is_no_difference(shape, value):
+    same = torch.full(shape, value, requires_grad=True)
+    for name, loss in medical.super_resolution_losses(same, torch.full(shape, value)).items():
+        assert torch.autograd.grad(loss, same)[0].isfinite().all(), name
+
+
+def test_a_loss_refuses_what_torch_would_broadcast():
+    flat, deep = torch.zeros(2, 24, 24), torch.zeros(2, 1, 24, 24)
+    losses = (medical.l1_loss, medical.edge_loss, medical.spectrum_loss, medical.laplacian_loss, medical.ssim_loss)
+    for loss in losses:
+        with pytest.raises(ValueError, match=r"prediction must have the truth's shape \[2, 1, 24, 24\]"):
+            loss(flat, deep)
+    with pytest.raises(ValueError, match=r"SSIM needs 11 pixels or more along each axis, got \[24, 10\]"):
+        medical.ssim_loss(deep[..., :10], deep[..., :10])
+
+
 def test_deep_supervision_names_each_output():
     mask = torch.zeros(1, 1, 8, 8)
     losses = medical.segmentation_losses([torch.zeros(1, 1, 8, 8)] * 3, mask)

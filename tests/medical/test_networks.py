@@ -40,7 +40,7 @@ def test_deep_supervision_gives_an_output_per_stage_and_trains_each_head(build, 
 def test_what_cannot_be_built_is_refused():
     with pytest.raises(ValueError, match="width must be a multiple of 12, got 16"):
         medical.swin_unetr(width=16)
-    with pytest.raises(ValueError, match="deep must be a whole number from 0 to 2, got 3"):
+    with pytest.raises(ValueError, match="deep=3 needs depth=5 or more, got depth=4"):
         medical.unet(deep=3)
     with pytest.raises(ValueError, match="dimensions must be a whole number from 2 to 3, got 4"):
         medical.unet(dimensions=4)

@@ -89,6 +89,25 @@ def test_they_are_distances_that_grow_with_what_was_done_to_the_image(make, pict
     assert x.grad.abs().sum() > 0 and not list(distance.parameters())
 
 
+def test_gradients_are_finite_where_all_features_are_zero(tmp_path):
+    arrays, before = {}, 3
+    for k, (channels, kernel) in enumerate(((64, 11), (192, 5), (384, 3), (256, 3), (256, 3))):
+        arrays[f"conv{k}.weight"] = np.full((channels, before, kernel, kernel), 1e-3, dtype=np.float32)
+        arrays[f"conv{k}.bias"] = np.zeros(channels, dtype=np.float32)
+        before = channels
+    np.savez(tmp_path / "alex.npz", **arrays)
+    torch.save(
+        {f"lin{k}.model.1.weight": torch.ones(1, n, 1, 1) for k, n in enumerate((64, 192, 384, 256, 256))},
+        tmp_path / "h.pth",
+    )
+    distance = LPIPS(tmp_path / "alex.npz", tmp_path / "h.pth")
+    x = torch.rand(1, 1, 64, 64, generator=torch.Generator().manual_seed(0))
+    x[..., 32:] = 0  # the input of the network is negative here, and all its features are zero
+    x.requires_grad_()
+    distance(x, torch.full_like(x, 0.9)).sum().backward()
+    assert x.grad.isfinite().all() and x.grad.abs().sum() > 0
+
+
 @here
 def test_a_checkpoint_in_torchvisions_layout_is_the_same(tmp_path, picture):
     with np.load(FOLDER / "alexnet_features_fp16.npz") as stored:

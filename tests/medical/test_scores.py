@@ -63,7 +63,13 @@ def test_psnr_mae_and_ssim():
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match=r"masks must have one shape, got \[1, 4, 4\] and \[1, 4, 5\]"):
-        medical.dice_score(torch.zeros(1, 4, 4), torch.zeros(1, 4, 5))
+    flat, deep = torch.zeros(2, 24, 24), torch.zeros(2, 1, 24, 24)  # torch would broadcast these
+    for score in (medical.dice_score, medical.hd95, medical.mae, medical.psnr, medical.ssim):
+        with pytest.raises(
+            ValueError, match=r"prediction must have the truth's shape \[2, 1, 24, 24\], got \[2, 24, 24\]"
+        ):
+            score(flat, deep)
+    with pytest.raises(ValueError, match=r"SSIM needs 11 pixels or more along each axis, got \[10, 24\]"):
+        medical.ssim(deep[:, :, :10], deep[:, :, :10])
     with pytest.raises(ValueError, match="spacing must have 2 numbers"):
         medical.hd95(torch.zeros(1, 4, 4), torch.zeros(1, 4, 4), spacing=(1, 1, 1))

@@ -19,6 +19,7 @@ from ._files import (
     read_image,
     read_mask,
     read_volume,
+    slice_size,
     stem,
     volume_shape,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "reduce_volume",
     "segmentation_losses",
     "segmentation_names",
+    "slice_size",
     "soft_dice",
     "spectrum_loss",
     "split_by_name",

@@ -7,6 +7,7 @@ are equal, a mask has more than two values) is found when it is read: :class:`Ba
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 LOSSY = (".jpg", ".jpeg", ".webp")  # a mask in such a file has other values around its edges
 CAMERA = ("JPEG", "TIFF", "WEBP")  # formats whose header says how the camera was held
 VOLUMES = (".nii", ".nii.gz")
+MOST_BETWEEN = 0.25  # of a mask's pixels that are neither dark nor bright, in a file that lost detail
 SMALLEST = 16  # voxels or pixels along the longest two axes
 
 Say = Callable[[str], None]
@@ -31,8 +33,12 @@ class BadFile(ValueError):
 
 
 def stem(path: Path) -> str:
-    """The name without its ending, of which .nii.gz is one."""
-    return path.name.removesuffix(".gz").rpartition(".")[0]
+    """The name without its ending, of which .nii.gz is one.
+
+    Accents are written one way, for systems differ in it, and bytes that are no UTF-8 as backslashed codes.
+    """
+    name = unicodedata.normalize("NFC", path.name).encode(errors="backslashreplace").decode()
+    return (name[:-3] if name.lower().endswith(".gz") else name).rpartition(".")[0]
 
 
 def find_files(folder: Path, endings: Sequence[str]) -> list[Path]:
@@ -106,11 +112,15 @@ def _owner(mask: str, images: Container[str]) -> str | None:
     return name if name in images else None
 
 
-def find_volumes(folder: Path, say: Say) -> list[Path]:
-    """The NIfTI files below a folder; one whose header is wrong is named to ``say`` and skipped."""
-    kept = [path for path in find_files(folder, VOLUMES) if _is_volume(path, say)]
+def find_volumes(folder: Path, say: Say, part: str = "") -> list[Path]:
+    """The NIfTI files below a folder; one whose header is wrong is named to ``say`` and skipped.
+
+    Only those with ``part`` in their names, in capitals or not, are looked at.
+    """
+    named = [path for path in find_files(folder, VOLUMES) if part.lower() in path.name.lower()]
+    kept = [path for path in named if _is_volume(path, say)]
     if not kept:
-        raise FileNotFoundError(f"there is no readable NIfTI volume (.nii, .nii.gz) below {folder}")
+        raise FileNotFoundError(f"there is no readable NIfTI volume (*{part}.nii, *{part}.nii.gz) below {folder}")
     return kept
 
 
@@ -148,9 +158,7 @@ def read_image(path: Path, size: tuple[int, int] | None = None) -> Tensor:
     Grey, palette, RGBA (its alpha is left out) and 16-bit files are read too; 1 is the largest value of the format, or
     the largest in the file where the format has none (floats, 32 bits).
     """
-    pixels = _pixels(path)
-    if pixels.shape[2] in (2, 4):
-        pixels = pixels[:, :, :-1]
+    pixels = _without_alpha(_pixels(path))
     if pixels.dtype in (np.uint8, np.uint16):
         largest = float(np.iinfo(pixels.dtype).max)
     else:
@@ -168,19 +176,46 @@ def read_image(path: Path, size: tuple[int, int] | None = None) -> Tensor:
 def read_mask(path: Path, size: tuple[int, int] | None = None) -> Tensor:
     """A binary mask as bool [height, width]: what has the larger of its two values.
 
-    A file with one value is an empty mask if that is zero, else a full one. More than two values are refused, for they
-    are labels or an image, but for formats that lose detail, where the mask is what is brighter than half.
+    Of two colours it is the brighter one. A file with one value is an empty mask if that is zero, else a full one. More
+    than two values are refused, for they are labels or an image, but for formats that lose detail, where the mask is
+    what is brighter than half.
     """
     pixels = _pixels(path)
-    grey = pixels[:, :, : max(1, pixels.shape[2] - (pixels.shape[2] in (2, 4)))].max(axis=2).astype(np.float64)
-    values = np.unique(grey)
-    if len(values) > 2 and path.suffix.lower() not in LOSSY:
-        shown = ", ".join(f"{v:g}" for v in values[:6])
-        raise BadFile(f"{path}: a mask has two values, this file has {len(values)} ({shown}, ...)")
-    mask = torch.from_numpy(grey > (values[-1] / 2 if len(values) != 2 else values.mean()))
+    colours = _without_alpha(pixels)
+    grey = colours.sum(axis=2, dtype=np.float64)
+    low, high = grey.min(), grey.max()
+    if path.suffix.lower() in LOSSY:
+        if low < high and (np.abs(grey / high - 0.5) < 0.25).mean() > MOST_BETWEEN:
+            raise BadFile(f"{path}: a mask is dark and bright, this file has mostly values between: is it an image?")
+        low = 0.0
+    else:
+        _check_binary(path, pixels, grey)
+    mask = torch.from_numpy(grey > ((low + high) / 2 if low < high else 0.0))
     if size is None or mask.shape == size:
         return mask
     return F.interpolate(mask[None, None].float(), size=size, mode="nearest-exact")[0, 0] > 0.5
+
+
+def _check_binary(path: Path, pixels: Any, grey: Any) -> None:
+    """Raise BadFile unless all pixels have the colour of the darkest or of the brightest."""
+    colours = _without_alpha(pixels)
+    ends = [colours[np.unravel_index(k, grey.shape)] for k in (grey.argmin(), grey.argmax())]
+    if not np.logical_or(*((colours == end).all(axis=2) for end in ends)).all():
+        found = np.unique(colours.reshape(-1, colours.shape[2]), axis=0)
+        shown = ", ".join("/".join(f"{v:g}" for v in colour) for colour in found[:6])
+        if len(found) == 2:
+            raise BadFile(
+                f"{path}: a mask is dark and bright, the two colours of this file ({shown}) are equally bright"
+            )
+        raise BadFile(f"{path}: a mask has two values, this file has {len(found)} ({shown}, ...)")
+    if (ends[0] == ends[1]).all() and np.ptp(pixels[:, :, -1]):
+        raise BadFile(
+            f"{path}: all of it has one colour, and the mask is in its transparency: save it as black and white"
+        )
+
+
+def _without_alpha(pixels: Any) -> Any:
+    return pixels[:, :, :-1] if pixels.shape[2] in (2, 4) else pixels
 
 
 @dataclass(frozen=True)
@@ -197,11 +232,11 @@ class Volume:
 
     @property
     def slicing_axis(self) -> int:
-        """The axis with the coarsest spacing, across which slices are sharpest; the last of several."""
-        import nibabel
+        """The axis with the coarsest spacing, across which slices are sharpest; the last of several.
 
-        zooms = [round(float(z), 3) for z in nibabel.as_closest_canonical(self.source).header.get_zooms()[:3]]
-        return max(range(3), key=lambda axis: (zooms[axis], axis))
+        One that leaves slices of fewer than 16 voxels along an axis comes last: of a volume 5x40x40 it is the first.
+        """
+        return _slices(self.source)[0]
 
     def save(self, voxels: Tensor, path: Path) -> Path:
         """Write other voxels of the same shape with this volume's affine and spacing, in its own orientation."""
@@ -233,7 +268,26 @@ def read_volume(path: Path) -> Volume:
         values = np.asarray(nibabel.as_closest_canonical(image).dataobj, dtype=np.float32)
     except Exception as error:  # nibabel, gzip and zlib have many for a file that is cut off
         raise _bad(path, "its voxels cannot be read", error) from None
-    return Volume(torch.from_numpy(np.ascontiguousarray(values.reshape(values.shape[:3]))), image)
+    # A copy always: numpy takes a mirrored axis of one voxel for contiguous, torch refuses its negative stride.
+    return Volume(torch.from_numpy(values.reshape(values.shape[:3]).copy()), image)
+
+
+def slice_size(path: Path) -> tuple[int, int]:
+    """Height and width of a volume's slices across its :attr:`Volume.slicing_axis`, from its header."""
+    return _slices(_header(path))[1]
+
+
+def _slices(image: Any) -> tuple[int, tuple[int, int]]:
+    """The slicing axis of nibabel's image in the standard orientation, and the size of its slices; no voxel is read."""
+    from nibabel import orientations
+
+    # Row k of an orientation says which axis the file's axis k becomes.
+    order = np.argsort(orientations.io_orientation(image.affine)[:, 0])
+    shape = [int(image.shape[k]) for k in order]
+    zooms = [round(float(image.header.get_zooms()[k]), 3) for k in order]
+    planes = [(shape[1], shape[2]), (shape[0], shape[2]), (shape[0], shape[1])]
+    axis = max(range(3), key=lambda axis: (min(planes[axis]) >= SMALLEST, zooms[axis], axis))
+    return axis, planes[axis]
 
 
 def _header(path: Path) -> Any:
@@ -249,6 +303,11 @@ def _header(path: Path) -> Any:
         raise BadFile(f"{path}: a volume has three dimensions, this file has {_by(shape)}")
     if sorted(shape[:3])[1] < SMALLEST:
         raise BadFile(f"{path}: {_by(shape)} voxels are too few, {SMALLEST} along two axes are the least")
+    if image.get_data_dtype().kind not in "iuf":
+        raise BadFile(f"{path}: a voxel has one real number, this file has {image.get_data_dtype()}")
+    axes = image.affine[:3, :3]
+    if not np.isfinite(axes).all() or np.linalg.det(axes) == 0:
+        raise BadFile(f"{path}: its affine has no inverse, so its voxels have no place in space: {axes.tolist()}")
     return image
 
 
@@ -265,6 +324,7 @@ def _pixels(path: Path) -> Any:
             elif image.mode == "1":
                 image = image.convert("L")
             pixels = np.asarray(image)
+            pixels = pixels.astype(pixels.dtype.newbyteorder("="), copy=False)  # TIFF has both orders
     except Exception as error:  # Pillow has many for what is no image, or only part of one
         raise _bad(path, "it cannot be read as an image", error) from None
     if pixels.dtype == np.int32 and pixels.min() >= 0 and pixels.max() <= 65535:

@@ -38,9 +38,9 @@ class Samples:
     Args:
         files: for each sample the files it is made of.
         prepare: a function of these files, which processes can be given: of a module, or a ``functools.partial``.
-        cache: a folder for prepared samples, in which they stay until a file, ``key`` or the function's name changes;
-            None keeps none. Damaged ones are made again.
-        key: what else a prepared sample depends on, as text.
+        cache: a folder for prepared samples, in which they stay until a file or ``key`` changes; None keeps none.
+            Damaged ones are made again.
+        key: what else a prepared sample depends on, the function among it, as text.
         memory: bytes of samples that are kept in memory, those last used.
 
     Example:
@@ -90,7 +90,8 @@ class Samples:
             self.key,
             *(f"{path.resolve()} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in self.files[k]),
         ]
-        file = self.cache / f"{hashlib.sha256(chr(10).join(text).encode()).hexdigest()[:24]}.npz"
+        digest = hashlib.sha256(chr(10).join(text).encode(errors="surrogateescape")).hexdigest()  # of any name
+        file = self.cache / f"{digest[:24]}.npz"
         with suppress(OSError, ValueError, KeyError, EOFError, ArithmeticError, BadZipFile), np.load(file) as stored:
             return tuple(torch.from_numpy(stored[str(i)]) for i in range(len(stored.files)))
         sample = self.prepare(*self.files[k])
@@ -168,7 +169,7 @@ def split_by_name(names: Sequence[str], shares: Sequence[float]) -> list[list[in
     """Places of the names, in parts of these shares; equal names (sessions of one subject) come into one part.
 
     A name's rank depends on it alone (by a digest), so that a file that is added or removed moves hardly any other
-    from one part to another.
+    from one part to another. No part is empty if there are names for all.
 
     Example:
         >>> split_by_name(["ann", "bob", "ann", "eve"], [0.5, 0.5])
@@ -176,8 +177,9 @@ def split_by_name(names: Sequence[str], shares: Sequence[float]) -> list[list[in
     """
     ranked = sorted(set(names), key=lambda name: hashlib.sha256(name.encode()).digest())
     total, before, edges = sum(shares), 0.0, [0]
-    for share in shares:
+    for left, share in zip(range(len(shares) - 1, -1, -1), shares, strict=True):
         before += share
-        edges.append(round(len(ranked) * before / total))
+        edge = min(round(len(ranked) * before / total), len(ranked) - left)
+        edges.append(min(max(edge, edges[-1] + 1), len(ranked)))
     part = {name: k for k in range(len(shares)) for name in ranked[edges[k] : edges[k + 1]]}
     return [[i for i, name in enumerate(names) if part[name] == k] for k in range(len(shares))]

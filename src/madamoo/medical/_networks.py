@@ -81,7 +81,9 @@ def unet(
     """
     from monai.networks.nets import UNet
 
-    _check(dimensions=(dimensions, 2, 3), width=(width, 1, 4096), depth=(depth, 2, 8), deep=(deep, 0, depth - 2))
+    _check(dimensions=(dimensions, 2, 3), width=(width, 1, 4096), depth=(depth, 2, 8), deep=(deep, 0, 6))
+    if deep > depth - 2:
+        raise ValueError(f"deep={deep} needs depth={deep + 2} or more, got depth={depth}")
     filters = [width * 2**k for k in range(depth)]
     network = UNet(dimensions, channels, outputs, channels=filters, strides=[2] * (depth - 1), num_res_units=2)
     # Level k of MONAI's nested blocks is (down, what is below, up), and its up block has the channels of the one above.

@@ -103,12 +103,14 @@ class LPIPS(nn.Module):
         network: "alex" (what is usually reported) or "vgg".
 
     Called on two batches of images [n, 1 or 3, height, width] between 0 and 1, it gives [n] distances, 0 for equal
-    images. A grey image counts as one with three equal channels. Gradients reach the images, no weight is trained.
+    images, which must have ``smallest`` pixels a side or more. A grey image counts as one with three equal channels.
+    Gradients reach the images, no weight is trained.
     """
 
     def __init__(self, features: str | Path, heads: str | Path, network: str = "alex") -> None:
         super().__init__()
         self.features = Features(network, features)
+        self.smallest = SMALLEST[network]
         stored = _state(Path(heads))
         for k, channels in enumerate(self.features.channels):
             head = stored.get(f"lin{k}.model.1.weight")
@@ -132,7 +134,8 @@ class LPIPS(nn.Module):
         """Feature maps with unit vectors in all places."""
         x = check_images(x, x.shape, self.features.network)
         x = (2 * x - 1 - self.get_buffer("shift")) / self.get_buffer("scale")
-        return [a / (a.square().sum(1, keepdim=True).sqrt() + 1e-10) for a in self.features(x)]
+        # torch's norm has the gradient zero where all features are zero; that of a square root is not finite there.
+        return [a / (torch.linalg.vector_norm(a, dim=1, keepdim=True) + 1e-10) for a in self.features(x)]
 
 
 class DISTS(nn.Module):
@@ -148,6 +151,7 @@ class DISTS(nn.Module):
     def __init__(self, features: str | Path, weights: str | Path) -> None:
         super().__init__()
         self.features = Features("vgg", features, smooth_pooling=True)
+        self.smallest = SMALLEST["vgg"]
         stored = _state(Path(weights))
         self.channels = [3, *self.features.channels]
         for name in ("alpha", "beta"):

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._losses import check_shapes, check_window
+
 
 def dice_score(prediction: Tensor, truth: Tensor) -> Tensor:
     """The Dice coefficient of binary masks [n, ...], between 0 and 1: [n].
@@ -52,11 +54,13 @@ def hd95(prediction: Tensor, truth: Tensor, spacing: Sequence[float] | None = No
 
 def mae(prediction: Tensor, truth: Tensor) -> Tensor:
     """The mean absolute error of [n, ...]: [n]."""
+    check_shapes(prediction, truth)
     return (prediction.double() - truth.double()).abs().flatten(1).mean(1)
 
 
 def psnr(prediction: Tensor, truth: Tensor) -> Tensor:
     """The peak signal-to-noise ratio in dB of values between 0 and 1: [n]; at most 100, the value of a perfect copy."""
+    check_shapes(prediction, truth)
     squares = (prediction.double() - truth.double()).square().flatten(1).mean(1)
     return -10 * squares.clamp(min=1e-10).log10()
 
@@ -65,11 +69,12 @@ def ssim(prediction: Tensor, truth: Tensor) -> Tensor:
     """The structural similarity of images or volumes [n, channels, ...] with values between 0 and 1: [n]."""
     from monai.metrics import SSIMMetric
 
+    check_shapes(prediction, truth)
+    check_window(prediction)
     found: Any = SSIMMetric(prediction.dim() - 2, data_range=1.0)(prediction.float(), truth.float())
     return found.squeeze(1).double()
 
 
 def _masks(prediction: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
-    if prediction.shape != truth.shape:
-        raise ValueError(f"masks must have one shape, got {list(prediction.shape)} and {list(truth.shape)}")
+    check_shapes(prediction, truth)
     return prediction.bool(), truth.bool()

@@ -15,7 +15,7 @@ from madamoo import cli, medical
 from madamoo.bench import MissingData, configure, get, train
 from madamoo.bench.problems import from_option, with_folders
 from madamoo.bench.problems.medical import segmentation
-from madamoo.bench.runs import MAPS, write_tensors
+from madamoo.bench.runs import MAPS, read_record, read_tensors, write_record, write_tensors
 from madamoo.bench.training import Training
 from madamoo.presentation.page import render
 from madamoo.report.make import make_page
@@ -158,6 +158,11 @@ def test_a_users_own_images_are_trained_and_predicted_without_code(tmp_path):
             assert mask.size == (52 - k, 40 + k) and set(np.unique(np.asarray(mask))) <= {0, 255}
     again = call("predict", runs, images / "ISIC_0000003.jpg", "--out", tmp_path / "one")
     assert [p.name for p in (tmp_path / "one").iterdir()] == ["ISIC_0000003.png"] and "->" in again.stdout
+    Image.open(images / "ISIC_0000003.jpg").save(images / "ISIC_0000003.webp")
+    twice = call("predict", runs, images, "--out", images / "found", code=1)
+    assert "ISIC_0000003.webp: it would overwrite what was made of" in twice.stderr
+    once_more = call("predict", runs, images, "--out", images / "found", code=1)
+    assert once_more.stdout == twice.stdout, "what an earlier call wrote is no input"
     for arguments, words in (
         ((tmp_path, images, "--out", tmp_path / "x"), "it has no run.json"),
         ((runs, tmp_path / "none", "--out", tmp_path / "x"), "there is no such file or folder"),
@@ -165,8 +170,19 @@ def test_a_users_own_images_are_trained_and_predicted_without_code(tmp_path):
         ((runs, images, "--out", tmp_path / "x", "--preference", "1,1"), "for no preference in particular"),
     ):
         assert words in call("predict", *arguments, code=2).stderr
+    record = read_record(runs / "run.json")
+    write_record(runs / "run.json", {**record, "status": "running"})
+    early = call("predict", runs, images / "ISIC_0000003.jpg", "--out", tmp_path / "early")
+    assert "has not ended; its network is that of its last checkpoint" in early.stderr
+    state = read_tensors(runs / "checkpoint.pt")
+    next(iter(state["training"]["model"].values())).fill_(math.nan)
+    write_tensors(runs / "checkpoint.pt", state)
+    assert "it diverged" in call("predict", runs, images, "--out", tmp_path / "x", code=2).stderr
+    assert not (tmp_path / "x").exists()
     (runs / "checkpoint.pt").unlink()
     assert "it has no checkpoint" in call("predict", runs, images, "--out", tmp_path / "x", code=2).stderr
+    (runs / "run.json").write_text("{}")
+    assert f"RUN {runs}: its run.json cannot be used" in call("predict", runs, images, "--out", masks, code=2).stderr
 
 
 def test_the_report_shows_outlines_and_leaves_out_what_is_damaged(isic, tmp_path):

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from madamoo import cli, medical
 from madamoo.bench import MissingData, configure, get, train
+from madamoo.bench.problems import with_folders
 from madamoo.bench.problems.medical import superresolution
 from madamoo.bench.training import Training, predict
 
@@ -68,7 +69,7 @@ def short(monkeypatch):
 
 
 @perceptual
-def test_oasis_is_read_as_downloaded_and_split_by_subject(tmp_path):
+def test_oasis_is_read_as_downloaded_and_split_by_subject(tmp_path, capsys):
     for k in range(12):
         subject, session = f"OAS3{k // 2:04}", f"d{100 + k}"
         if k % 2:
@@ -76,7 +77,7 @@ def test_oasis_is_read_as_downloaded_and_split_by_subject(tmp_path):
         else:
             place = tmp_path / "oasis" / f"sub-{subject}" / f"ses-{session}" / "anat"
         save(place / f"sub-{subject}_ses-{session}_T1w.nii.gz", seed=k)
-        save(place / f"sub-{subject}_ses-{session}_T2w.nii.gz", seed=k)
+        (place / f"sub-{subject}_ses-{session}_bold.nii.gz").write_bytes(b"not looked at")
     (tmp_path / "perceptual").symlink_to(DATA / "perceptual")
     problem = get("oasis")
     data = problem.load(tmp_path, problem.profiles["cpu"], 0)
@@ -86,6 +87,7 @@ def test_oasis_is_read_as_downloaded_and_split_by_subject(tmp_path):
     assert [len(data.samples[which]) for which in ("train", "validation", "test")] == [8, 2, 2]
     assert len(set.union(*subjects.values())) == 6 == sum(map(len, subjects.values()))
     assert all("T1w" in name for which in data.names for name in data.names[which])
+    assert not capsys.readouterr().err
     assert not any(data.samples[which].kept for which in data.samples), "no volume is read at the start"
     with pytest.raises(MissingData, match="oasis/<subject>/<session>/anat"):
         problem.load(tmp_path / "none", problem.profiles["cpu"], 0)
@@ -219,17 +221,73 @@ def test_one_network_has_a_slider_from_faithful_to_sharp(own, tmp_path):
         list(predict(tmp_path / "run", tmp_path / "x.nii.gz", tmp_path / "no"))
 
 
+def test_subjects_are_told_by_what_is_below_the_folder(tmp_path):
+    """A folder called sub-study would make one subject of all."""
+    for k in range(3):
+        save(tmp_path / "sub-study" / f"p{k}_T1.nii", (20, 20, 20))
+    problem = get(with_folders("superresolution", {"volumes": tmp_path / "sub-study"}))
+    data = problem.load(None, problem.profiles["cpu"], 0)
+    assert [len(data.samples[which]) for which in ("train", "validation", "test")] == [1, 1, 1]
+    for k in range(3):
+        (tmp_path / "sub-study" / f"p{k}_T1.nii").rename(tmp_path / "sub-study" / f"scan_{k}.nii")
+    with pytest.raises(ValueError, match=r"its 3 volumes have 1 \(scan\); a subject is sub-X in the path"):
+        problem.load(None, problem.profiles["cpu"], 0)
+
+
+@perceptual
+def test_weights_have_torchvisions_names_or_ours_and_small_slices_are_left_out(tmp_path, capsys):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    ours = superresolution.find_weights(DATA / "perceptual")
+    assert [file.name.partition("_")[0] for file in ours] == ["alexnet", "lpips", "vgg16", "dists"]
+    places = {
+        "alexnet-owt-7be5be79.pth": (0, 3, 6, 8, 10),
+        "vgg16-397923af.pth": (0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28),
+    }
+    for file, (name, layers) in zip(ours[::2], places.items(), strict=True):
+        with np.load(file) as stored:
+            state = {
+                f"features.{place}.{part}": torch.from_numpy(stored[f"conv{k}.{part}"])
+                for k, place in enumerate(layers)
+                for part in ("weight", "bias")
+            }
+        torch.save(state, theirs / name)
+    (theirs / "alex.pth").symlink_to(ours[1])
+    with pytest.raises(FileNotFoundError, match=r"theirs has no dists_weights\.pt or weights\.pt"):
+        superresolution.find_weights(theirs)
+    (theirs / "weights.pt").symlink_to(ours[3])
+    for k in range(4):
+        save(tmp_path / "t1" / f"p{k}.nii", (40, 31 if k == 2 else 34, 20))
+    problem = get(with_folders("superresolution", {"volumes": tmp_path / "t1", "perceptual": theirs}))
+    data = problem.load(None, problem.profiles["cpu"], 0)
+    assert sum(map(len, data.names.values())) == 3 and set(data.perceptual) == {"lpips", "dists"}
+    assert "p2.nii: its slices are 40x31, LPIPS needs 32 pixels a side or more; skipped" in capsys.readouterr().err
+
+
+def test_a_window_beyond_the_volume_sees_its_edge_repeated():
+    """As in training: a border of zeros would be an edge that no patch had."""
+
+    class Least(torch.nn.Module):
+        def forward(self, x):
+            return [torch.full_like(x, x.min())]
+
+    low = torch.full((6, 20, 20), 0.5)
+    whole = get("brain-t1:dimensions=3").reconstruct(Least(), low, (16, 16, 16))
+    assert torch.allclose(whole, torch.full_like(low, 0.5 + 0.5 * superresolution.GAIN), atol=1e-5)
+
+
 def test_what_cannot_be_is_refused(tmp_path):
     with pytest.raises(ValueError, match="dimensions must be 2 or 3, got 4"):
         get("brain-t1:dimensions=4")
     save(tmp_path / "only.nii")
     problem = get(f"superresolution:volumes={tmp_path}")
-    with pytest.raises(ValueError, match=r"has no subject for .*: there are 1, too few"):
+    with pytest.raises(ValueError, match=r"has no subject for validation: three are the least, its 1 volumes have 1"):
         problem.load(None, problem.profiles["cpu"], 0)
     assert "give --volumes DIR" in call("run", "superresolution", *SHORT, code=2).stderr
     assert superresolution.subject_of(Path("x/sub-A1/ses-2/sub-A1_ses-2_T1w.nii.gz")) == "A1"
     assert superresolution.subject_of(Path("x/OAS30012_MR_d1/a_T1w.nii")) == "OAS30012"
     assert superresolution.subject_of(Path("x/Subj7_T1.nii.gz")) == "Subj7"
+    assert superresolution.subject_of(Path("T1_sub-02.nii.gz")) == "02"
 
 
 BRAIN = DATA / "brain_mri"

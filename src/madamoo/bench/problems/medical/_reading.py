@@ -21,6 +21,14 @@ def say(text: str) -> None:
     print(f"madamoo: {text}", file=sys.stderr)
 
 
+def workers() -> int:
+    """How many processes read ahead, as the user's environment says."""
+    text = os.environ.get(WORKERS_VARIABLE, "").strip() or "0"
+    if not text.isdecimal():
+        raise ValueError(f"{WORKERS_VARIABLE} must be a whole number, 0 or more, got {text!r}")
+    return int(text)
+
+
 class Planned(Batches):
     """Batches of samples that are read as an epoch's plan says, ahead of time if there are processes for it.
 
@@ -48,13 +56,14 @@ class Planned(Batches):
             self.plan = self.make_plan(generator)
             self.stream = None
         if self.stream is None or self.next != position:
-            workers = int(os.environ.get(WORKERS_VARIABLE) or 0)
-            self.stream = self.samples.batches(self.plan[position:].tolist(), workers)
+            self.stream = self.samples.batches(self.plan[position:].tolist(), workers())
         self.next = position + 1
         return self.make(next(self.stream), generator)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"plan": self.plan}
+        return {"plan": self.plan, "samples": len(self.samples)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["samples"] != len(self.samples):
+            raise ValueError(f"its plan is of {state['samples']} training samples, now there are {len(self.samples)}")
         self.plan, self.stream = state["plan"], None

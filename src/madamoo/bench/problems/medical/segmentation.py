@@ -118,9 +118,10 @@ class Segmentation(Supervised):
         found = []
         for which, part in zip(("training", "validation", "test"), pairs, strict=True):
             if not part:
-                raise ValueError(f"{self.name} has no images for {which}: there are too few, ten are the least")
+                count = sum(map(len, pairs))
+                raise ValueError(f"{self.name} has no images for {which}: there are {count}, three are the least")
             files = [(pair.image, pair.mask) for pair in part]
-            found.append(Files(medical.Samples(files, prepare, cache=cache_root() / "images", key=f"pair {size}")))
+            found.append(Files(medical.Samples(files, prepare, cache=cache_root() / "images", key=f"pair 2 {size}")))
         return Data(*found)
 
     def shape(self, data: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

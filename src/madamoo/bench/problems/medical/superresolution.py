@@ -23,16 +23,13 @@ EVALUATED = (0.2, 0.8)  # slices are scored in this part of a volume: beyond it 
 GAIN = 0.1  # of what the network adds: a new network then leaves the enlarged volume nearly as it is
 OVERLAP = 0.25  # of neighbouring windows in three dimensions
 
-PERCEPTUAL = (
-    "alexnet_features_fp16.npz",
-    "lpips_v0.1_lin_alex.pth",
-    "vgg16_features_fp16.npz",
-    "dists_weights.pt",
+PERCEPTUAL = (  # AlexNet and LPIPS's heads, VGG16 and DISTS's weights: the names under which users have them
+    ("alexnet_features*.npz", "alexnet-*.pth"),
+    ("lpips*alex.pth", "alex.pth"),
+    ("vgg16_features*.npz", "vgg16-*.pth"),
+    ("dists_weights.pt", "weights.pt"),
 )
-PERCEPTUAL_LAYOUT = (
-    "  perceptual/ with alexnet_features_fp16.npz and vgg16_features_fp16.npz (convK.weight, convK.bias), "
-    "lpips_v0.1_lin_alex.pth and dists_weights.pt"
-)
+PERCEPTUAL_LAYOUT = f"  perceptual/ with {', '.join(' or '.join(names) for names in PERCEPTUAL)}"
 DISTORTION = (Metric("psnr", True, 3, gain="points"), Metric("ssim", True, 4, gain="value"), Metric("mae", False, 5))
 PERCEPTION = (Metric("lpips", False, 4), Metric("dists", False, 4))
 
@@ -131,23 +128,31 @@ class SuperResolution(Benchmark):
             options={"patch": patch, "steps": steps, "slices": 6},
         )
 
-    def volumes(self, root: Path | None) -> tuple[list[Path], list[str], Path | None]:
-        """The files, their subjects, and the folder of the perceptual distances' weights."""
+    def volumes(self, root: Path | None) -> tuple[Path, list[Path], Path | None]:
+        """A folder, the files below it, and the folder of the perceptual distances' weights."""
         raise NotImplementedError
 
     def load(self, root: Path | None, profile: Profile, seed: int) -> Loaded:
-        files, subjects, weights = self.volumes(root)
+        folder, files, weights = self.volumes(root)
+        perceptual: dict[str, nn.Module] = {}
+        if weights is not None:
+            alex, heads, vgg, ratios = find_weights(weights)
+            lpips, dists = medical.LPIPS(alex, heads), medical.DISTS(vgg, ratios)
+            perceptual = {"lpips": lpips, "dists": dists}
+            least = max(lpips.smallest, dists.smallest)
+            files = [file for file in files if _is_large(file, least)]
+        subjects = [subject_of(file.relative_to(folder)) for file in files]
         parts = dict(zip(("train", "validation", "test"), medical.split_by_name(subjects, SHARES), strict=True))
         for which, part in parts.items():
             if not part:
-                raise ValueError(f"{self.name} has no subject for {which}: there are {len(set(subjects))}, too few")
+                names = ", ".join(sorted(set(subjects)))
+                raise ValueError(
+                    f"{self.name} has no subject for {which}: three are the least, its {len(files)} volumes have "
+                    f"{len(set(subjects))} ({names}); a subject is sub-X in the path, else the name up to the first _"
+                )
         everything = medical.Samples(
-            [(file,) for file in files], prepare_volume, cache=cache_root() / "volumes", key=f"volume x{FACTOR}"
+            [(file,) for file in files], prepare_volume, cache=cache_root() / "volumes", key=f"volume 2 x{FACTOR}"
         )
-        perceptual: dict[str, nn.Module] = {}
-        if weights is not None:
-            alex, heads, vgg, dists = (weights / name for name in PERCEPTUAL)
-            perceptual = {"lpips": medical.LPIPS(alex, heads), "dists": medical.DISTS(vgg, dists)}
         return Loaded(
             {which: everything.subset(part) for which, part in parts.items()},
             {which: [medical.stem(files[k]) for k in part] for which, part in parts.items()},
@@ -190,7 +195,13 @@ class SuperResolution(Benchmark):
         from monai.inferers import sliding_window_inference
 
         added: Any = sliding_window_inference(
-            low[None, None], tuple(window), 1, lambda part: model(part)[0], overlap=OVERLAP, mode="gaussian"
+            low[None, None],
+            tuple(window),
+            1,
+            lambda part: model(part)[0],
+            overlap=OVERLAP,
+            mode="gaussian",
+            padding_mode="replicate",
         )
         return (low + GAIN * added[0, 0]).clamp(0.0, 1.0)
 
@@ -286,23 +297,22 @@ class BrainT1(SuperResolution):
     """23 T1 volumes of 2 mm, one per subject."""
 
     source = BRAIN_SOURCE
-    files = (("brain_mri/t1", *(f"perceptual/{name}" for name in PERCEPTUAL)),)
+    files = (("brain_mri/t1", "perceptual"),)
     layout = f"  brain_mri/t1/<subject>_T1.nii.gz and\n{PERCEPTUAL_LAYOUT}"
 
     def __init__(self, dimensions: int = 2, slider: bool = False) -> None:
         super().__init__("brain-t1", dimensions, slider)
 
-    def volumes(self, root: Path | None) -> tuple[list[Path], list[str], Path | None]:
-        folder, weights, *_ = find(root, self.name, self.layout, *self.files)
-        files = medical.find_volumes(folder, say)
-        return files, [subject_of(file) for file in files], weights.parent
+    def volumes(self, root: Path | None) -> tuple[Path, list[Path], Path | None]:
+        folder, weights = find(root, self.name, self.layout, *self.files)
+        return folder, medical.find_volumes(folder, say), weights
 
 
 class OASIS(SuperResolution):
     """The T1 volumes of OASIS-3: several sessions of a subject stay together in a split."""
 
     source = OASIS_SOURCE
-    files = (("oasis", *(f"perceptual/{name}" for name in PERCEPTUAL)),)
+    files = (("oasis", "perceptual"),)
     layout = (
         "  oasis/<subject>/<session>/anat/sub-<subject>_ses-<session>_T1w.nii.gz, or\n"
         "  oasis/<subject>_MR_<session>/anat<k>/NIFTI/*_T1w.nii.gz, as downloaded; and\n" + PERCEPTUAL_LAYOUT
@@ -311,12 +321,9 @@ class OASIS(SuperResolution):
     def __init__(self, dimensions: int = 2, slider: bool = False) -> None:
         super().__init__("oasis", dimensions, slider)
 
-    def volumes(self, root: Path | None) -> tuple[list[Path], list[str], Path | None]:
-        folder, weights, *_ = find(root, self.name, self.layout, *self.files)
-        files = [file for file in medical.find_volumes(folder, say) if "t1w" in file.name.lower()]
-        if not files:
-            raise medical.BadFile(f"{folder}: none of its volumes is called *T1w.nii.gz")
-        return files, [subject_of(file) for file in files], weights.parent
+    def volumes(self, root: Path | None) -> tuple[Path, list[Path], Path | None]:
+        folder, weights = find(root, self.name, self.layout, *self.files)
+        return folder, medical.find_volumes(folder, say, "T1w"), weights
 
 
 class Own(SuperResolution):
@@ -336,16 +343,34 @@ class Own(SuperResolution):
     def state(self, root: Path | None) -> str:
         return "your own: madamoo run superresolution --volumes DIR"
 
-    def volumes(self, root: Path | None) -> tuple[list[Path], list[str], Path | None]:
+    def volumes(self, root: Path | None) -> tuple[Path, list[Path], Path | None]:
         if not self.folder:
             raise ValueError("superresolution needs the folder of your volumes: give --volumes DIR")
-        files = medical.find_volumes(from_option(self.folder), say)
-        return files, [subject_of(file) for file in files], from_option(self.weights) if self.weights else None
+        folder = from_option(self.folder)
+        return folder, medical.find_volumes(folder, say), from_option(self.weights) if self.weights else None
+
+
+def find_weights(folder: Path) -> list[Path]:
+    """The four files of LPIPS and DISTS in a folder."""
+    found = []
+    for names in PERCEPTUAL:
+        files = [file for name in names for file in sorted(folder.glob(name))]
+        if not files:
+            raise FileNotFoundError(f"{folder} has no {' or '.join(names)}, which LPIPS and DISTS need")
+        found.append(files[0])
+    return found
+
+
+def _is_large(file: Path, least: int) -> bool:
+    size = medical.slice_size(file)
+    if min(size) < least:
+        say(f"{file}: its slices are {size[0]}x{size[1]}, LPIPS needs {least} pixels a side or more; skipped")
+    return min(size) >= least
 
 
 def subject_of(file: Path) -> str:
-    """Whose volume it is: ``sub-X`` or ``OAS3XXXX`` in its path, else its name up to the first ``_``."""
-    found = re.search(r"OAS3\d{4}|sub-([A-Za-z0-9]+)", str(file))
+    """Whose volume it is, by its path in its folder: ``sub-X`` or ``OAS3XXXX``, else its name up to the first ``_``."""
+    found = re.search(r"OAS3\d{4}|(?<![A-Za-z0-9])sub-([A-Za-z0-9]+)", file.as_posix())
     return found[0].removeprefix("sub-") if found else medical.stem(file).partition("_")[0]
 
 
