@@ -11,7 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from itertools import islice
-from multiprocessing import active_children
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -117,24 +117,22 @@ class _Readers:
 
     def __init__(self, samples: Samples, count: int) -> None:
         self.samples, self.count = samples, count
-        self.processes: set[Any] = set()
+        self.context: Any = _Remembering()
 
     def __enter__(self) -> _Readers:
-        self.pool = ProcessPoolExecutor(self.count)
+        self.pool = ProcessPoolExecutor(self.count, mp_context=self.context)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.pool.shutdown(wait=False, cancel_futures=True)
 
     def read(self, plan: Sequence[Sequence[int]]) -> Iterator[list[Sample]]:
-        others = set(active_children())
         waiting: deque[Future[Any]] = deque()
         rows = iter(plan)
         try:
             while True:
                 for row in islice(rows, 2 * self.count - len(waiting)):
                     waiting.append(self.pool.submit(_read_row, self.samples, list(row)))
-                self.processes |= set(active_children()) - others
                 if not waiting:
                     return
                 yield [tuple(map(torch.from_numpy, sample)) for sample in waiting.popleft().result()]
@@ -145,15 +143,29 @@ class _Readers:
 
     def _reason(self) -> str:
         """How the first of them ended; the pool itself ends the others."""
-        for process in self.processes:
-            process.join(timeout=10)
-        codes = sorted(p.exitcode for p in self.processes if p.exitcode not in (None, 0, -signal.SIGTERM))
+        self.pool.shutdown()  # its thread collects the exit codes; to wait for the processes here would race with it
+        codes = sorted(p.exitcode for p in self.context.started if p.exitcode not in (None, 0, -signal.SIGTERM))
         if not codes:
             return "terminated"
         if codes[0] >= 0:
             return f"exit code {codes[0]}"
         name = signal.Signals(-codes[0]).name
         return f"{name}, as when memory runs out" if name == "SIGKILL" else name
+
+
+class _Remembering:
+    """multiprocessing's default context, which keeps what it starts: a dead process is forgotten by all others."""
+
+    def __init__(self) -> None:
+        self.context = get_context()
+        self.started: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.context, name)
+
+    def Process(self, *given: Any, **options: Any) -> Any:
+        self.started.append(self.context.Process(*given, **options))
+        return self.started[-1]
 
 
 def _read_row(samples: Samples, row: list[int]) -> list[tuple[Any, ...]]:
