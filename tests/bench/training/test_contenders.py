@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -14,6 +16,7 @@ from madamoo.bench.training._contenders import (
     hidden_matrices,
     is_static,
 )
+from madamoo.metric import EigenBasis
 from madamoo.optimizer import Chain
 from madamoo.relatives import SOAP
 
@@ -84,6 +87,15 @@ def test_msoap_has_its_momentum_before_the_metric_alone():
         built, params = optimizer(spec)
         assert isinstance(built.optimizer, torch.optim.SGD) and built.defaults["momentum"] == 0.0
         assert built.metric.options() == MSOAP(params, **options).metric.options()
+
+
+def test_a_basis_can_have_one_side():
+    one = EigenBasis(sides="shorter")
+    assert optimizer("msoap:sides=shorter")[0].metric.basis == one
+    assert optimizer("madam:basis=eigen:sides=shorter:longest=9")[0].metric.basis == replace(one, longest=9)
+    for wrong, said in (("madam:sides=shorter", "with basis=eigen only"), ("msoap:sides=left", "sides must be")):
+        with pytest.raises(ValueError, match=said):
+            optimizer(wrong)
 
 
 def test_options_find_the_metric_or_the_inner_optimizer():

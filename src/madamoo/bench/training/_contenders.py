@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from madamoo import MultiObjective, PreferenceMetric, solvers
+from madamoo.metric import EigenBasis
 from madamoo.pareto import Conditioned
 from madamoo.relatives import SOAP, AdaTask, MTAdam
 from madamoo.solvers import Solver
@@ -61,7 +62,7 @@ OPTIMIZERS = {
         metric={"estimator": "pair", "eps": 1e-8, "ramp": "paper", "bias_correction": False, "floor": False},
     ),
     "msoap": Contender(
-        "MSOAP: momentum, curvature and eigenbasis at one preference; options: estimator, beta, momentum and the like",
+        "MSOAP: momentum, curvature and eigenbasis at one preference; options: estimator, momentum, sides and the like",
         "plain",
         metric={"basis": "eigen"},
         momentum=0.95,
@@ -167,12 +168,7 @@ def build_optimizer(
         inner, metric = INNERS[contender.inner], None
         if contender.metric is not None:
             inner = _inner(options.pop("inner", contender.inner))
-            own = {} if contender.momentum is None else {"momentum": contender.momentum}
-            theirs = () if own else ("momentum",)
-            chosen = own | typed.take(PreferenceMetric, ("seed", "total_steps", *theirs, *contender.metric))
-            # Only a fraction needs the length of the run; a ramp-up that is too long is a note in the run's record.
-            length = total_steps if isinstance(chosen.get("rampup"), float) else None
-            metric = PreferenceMetric(**chosen, **contender.metric, seed=seed, total_steps=length)
+            metric = _metric(contender.metric, contender.momentum, typed, seed, total_steps)
         moments = {} if inner.betas is None else {"betas": typed.betas(inner.betas)}
         chosen = typed.take(inner.kind, ("params", "lr", "betas", "weight_decay", *inner.fixed))
         typed.refuse_others()
@@ -187,6 +183,21 @@ def build_optimizer(
         return MultiObjective([inner.kind(mine, **settings), rest], solver, metric)
     except TypeError as error:
         raise ValueError(f"cannot build the optimizer {spec!r}: {error}") from None
+
+
+def _metric(
+    fixed: Mapping[str, Any], momentum: float | None, typed: _Typed, seed: int, total_steps: int
+) -> PreferenceMetric:
+    own = {} if momentum is None else {"momentum": momentum}
+    theirs = () if own else ("momentum",)
+    chosen = {**fixed, **own, **typed.take(PreferenceMetric, ("seed", "total_steps", *theirs, *fixed))}
+    if sides := typed.take(EigenBasis, ("every", "beta")):  # these two are the metric's
+        if chosen.get("basis") != "eigen":
+            raise ValueError(f"{typed.name} has {', '.join(sides)} with basis=eigen only")
+        chosen["basis"] = EigenBasis(**sides)
+    # Only a fraction needs the length of the run; a ramp-up that is too long is a note in the run's record.
+    length = total_steps if isinstance(chosen.get("rampup"), float) else None
+    return PreferenceMetric(**chosen, seed=seed, total_steps=length)
 
 
 def hidden_matrices(model: nn.Module) -> list[Tensor]:
