@@ -151,6 +151,19 @@ def test_constant_weights_are_soap(momentum):
     torch.testing.assert_close(param.detach(), torch.tensor(wanted), rtol=1e-6, atol=1e-7)
 
 
+def test_marginal_is_soap_whatever_the_weights_do():
+    shape, rows = (5, 4), matrices(15, 2, (5, 4), seed=4)
+    weights = np.random.default_rng(5).dirichlet(np.ones(2), 15)
+    param = nn.Parameter(torch.ones(shape, dtype=torch.float64))
+    basis = EigenBasis(every=4, beta=0.9)
+    chosen = PreferenceMetric("marginal", beta=0.9, eps=1e-12, basis=basis, momentum=0.8)
+    opt = MultiObjective(torch.optim.SGD([param], lr=0.1), solvers.Preference(), chosen)
+    feed(opt, param, rows, torch.tensor(weights))
+    d = np.einsum("ti,timn->tmn", weights, rows)
+    wanted = soap(np.ones(shape), d, 0.1, (0.8, 0.9), 0.9, 4, 1e-12)
+    torch.testing.assert_close(param.detach(), torch.tensor(wanted), rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize("solver", ["ls", "uw", "mgda"])
 def test_rotated_inputs_and_first_layer_train_alike(solver):
     """The same network seen from a rotated input space takes the same steps; with a diagonal metric it does not."""

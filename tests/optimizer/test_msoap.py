@@ -16,6 +16,22 @@ def test_it_is_sgd_behind_momentum_and_metric():
     assert same_params(one, two)
 
 
+@pytest.mark.parametrize(
+    "solver, estimator",
+    [
+        (None, "auto"),
+        ("rlw", "auto"),
+        ("epo", "auto"),
+        ("preference", "marginal"),
+        (solvers.COSMOS(weight=1.0), "marginal"),
+    ],
+)
+def test_a_preference_that_comes_with_each_step_is_no_weight_of_the_curvature(solver, estimator):
+    params = [torch.nn.Parameter(torch.ones(3, 2))]
+    assert MSOAP(params, solver=solver).metric.estimator == estimator
+    assert MSOAP(params, solver=solver, estimator="full").metric.estimator == "full"
+
+
 def test_weight_decay_is_decoupled():
     """A step with a gradient of zero shrinks the parameters alone, as AdamW's."""
     param = torch.nn.Parameter(torch.full((3, 2), 2.0))

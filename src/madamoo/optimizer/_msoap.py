@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from .. import solvers
 from ..metric import EigenBasis, PreferenceMetric
-from ..solvers import Solver
+from ..solvers import COSMOS, Preference, Solver
 from ._multi_objective import MultiObjective
 from ._options import OptionArguments
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+GIVEN = (Preference, COSMOS)  # solvers whose weights are made of a preference that comes with each step
 
 
 class MSOAP(MultiObjective):
@@ -22,7 +25,8 @@ class MSOAP(MultiObjective):
 
     The same as ``MultiObjective(torch.optim.SGD(params, lr), solver, PreferenceMetric(basis="eigen", momentum=0.95))``.
     While the weights are constant it takes the steps of `SOAP <https://arxiv.org/abs/2409.11321>`_. Where they move,
-    SOAP's second moment is that of other preferences than its momentum's; here both are of the same.
+    SOAP's second moment is that of other preferences than its momentum's; here both are of the same. Where they are
+    given with each step, as to a network for every preference, SOAP's is the right one, and it takes SOAP's steps too.
 
     Args:
         params: parameters or parameter groups, as for any torch optimizer.
@@ -31,7 +35,7 @@ class MSOAP(MultiObjective):
         weight_decay: decoupled, as AdamW's.
         solver: weighs the objectives; :class:`~madamoo.solvers.LS` if None; a name with options works too,
             ``"cagrad:c=0.2"``.
-        estimator: of the curvature, as in :class:`~madamoo.PreferenceMetric`.
+        estimator: of the curvature, as in :class:`~madamoo.PreferenceMetric`; ``"auto"`` is :meth:`estimator_for`.
         options: those of :class:`MultiObjective`: objectives, shared, head_weights, max_norm, rows, gram.
 
     Example:
@@ -58,6 +62,17 @@ class MSOAP(MultiObjective):
         **options: Unpack[OptionArguments],
     ) -> None:
         first, second = betas
+        solver = solvers.get(solver) if isinstance(solver, str) else solver
+        estimator = self.estimator_for(solver) if estimator == "auto" else estimator
         metric = PreferenceMetric(estimator, basis=EigenBasis(beta=second), momentum=first)
         # Without a momentum of its own, SGD's weight decay is decoupled.
         super().__init__(torch.optim.SGD(params, lr=lr, weight_decay=weight_decay), solver, metric, **options)
+
+    @staticmethod
+    def estimator_for(solver: Solver | None) -> str:
+        """``"marginal"``, which is SOAP, where the preference comes with each step; else PreferenceMetric's ``"auto"``.
+
+        A network that is given another preference in each step takes it as an input, as PaMaL's and PaLoRA's do. Then
+        its gradients depend on the preference, and averages of them at several preferences are those of no one.
+        """
+        return "marginal" if isinstance(solver, GIVEN) else "auto"

@@ -89,6 +89,13 @@ def test_msoap_has_its_momentum_before_the_metric_alone():
         assert built.metric.options() == MSOAP(params, **options).metric.options()
 
 
+def test_msoap_in_the_lab_is_the_ready_made_one_under_every_solver():
+    for solver in ("ls", "rlw", "preference", "cosmos"):
+        built, params = optimizer("msoap", solver)
+        assert built.metric.options() == MSOAP(params, solver=solver).metric.options()
+    assert optimizer("msoap:estimator=full", "preference")[0].metric.estimator == "full"
+
+
 def test_a_basis_can_have_one_side():
     one = EigenBasis(sides="shorter")
     assert optimizer("msoap:sides=shorter")[0].metric.basis == one

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from madamoo import MultiObjective, PreferenceMetric, solvers
+from madamoo import MSOAP, MultiObjective, PreferenceMetric, solvers
 from madamoo.metric import EigenBasis
 from madamoo.pareto import Conditioned
 from madamoo.relatives import SOAP, AdaTask, MTAdam
@@ -42,7 +42,7 @@ class Contender:
     text: str
     inner: str = "adam"
     metric: Mapping[str, Any] | None = None  # what is fixed of the metric before the inner optimizer, if there is one
-    momentum: float | None = None  # the default of one before the metric; else it is the inner optimizer's
+    momentum: float | None = None  # MSOAP's, before the metric; else it is the inner optimizer's
     alone: Callable[..., Optimizer] | None = None  # it balances by itself, with moments of its own
 
 
@@ -168,7 +168,7 @@ def build_optimizer(
         inner, metric = INNERS[contender.inner], None
         if contender.metric is not None:
             inner = _inner(options.pop("inner", contender.inner))
-            metric = _metric(contender.metric, contender.momentum, typed, seed, total_steps)
+            metric = _metric(contender, typed, solver, seed, total_steps)
         moments = {} if inner.betas is None else {"betas": typed.betas(inner.betas)}
         chosen = typed.take(inner.kind, ("params", "lr", "betas", "weight_decay", *inner.fixed))
         typed.refuse_others()
@@ -186,11 +186,14 @@ def build_optimizer(
 
 
 def _metric(
-    fixed: Mapping[str, Any], momentum: float | None, typed: _Typed, seed: int, total_steps: int
+    contender: Contender, typed: _Typed, solver: Solver | None, seed: int, total_steps: int
 ) -> PreferenceMetric:
-    own = {} if momentum is None else {"momentum": momentum}
-    theirs = () if own else ("momentum",)
-    chosen = {**fixed, **own, **typed.take(PreferenceMetric, ("seed", "total_steps", *theirs, *fixed))}
+    chosen, withheld = dict(contender.metric or {}), ["seed", "total_steps", *(contender.metric or {})]
+    if contender.momentum is None:
+        withheld.append("momentum")
+    else:
+        chosen |= {"momentum": contender.momentum, "estimator": MSOAP.estimator_for(solver)}
+    chosen |= typed.take(PreferenceMetric, tuple(withheld))
     if sides := typed.take(EigenBasis, ("every", "beta")):  # these two are the metric's
         if chosen.get("basis") != "eigen":
             raise ValueError(f"{typed.name} has {', '.join(sides)} with basis=eigen only")
