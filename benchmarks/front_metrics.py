@@ -22,6 +22,7 @@ MOMENTUM = {"momentum": 0.95, "dampening": 0.95}
 # Beside those of the demo, whose names are Adam, MAdam, MSOAP and SOAP.
 BUILD |= {
     "Adam, beta2 0.9": lambda p, lr, solver: MAdam(p, lr=lr, betas=(0.9, 0.9), solver=solver, metric=None),
+    "MSOAP, separable": lambda p, lr, solver: MSOAP(p, lr=lr, solver=solver, estimator="separable"),
     "MSOAP, full": lambda p, lr, solver: MSOAP(p, lr=lr, solver=solver, estimator="full"),
     "eigenbasis": lambda p, lr, solver: MAdam(p, lr=lr, solver=solver, metric=PreferenceMetric(basis="eigen")),
     "eigenbasis, marginal": lambda p, lr, solver: MAdam(
@@ -37,6 +38,7 @@ CONTENDERS = (
     "MAdam",
     "SOAP",
     "MSOAP",
+    "MSOAP, separable",
     "MSOAP, full",
     "eigenbasis",
     "eigenbasis, marginal",

@@ -41,7 +41,7 @@ def _fronts(results: Results, table: Table) -> Section:
             figures.front_slider(results.fronts),
             f"{ADAM} keeps one average of squared gradients for all the preferences it has seen. {MADAM} divides each "
             f"step by the curvature of that step's preference. {SOAP} has {ADAM}'s memory, in the eigenbasis of each "
-            f"weight matrix; {MSOAP} divides {SOAP}'s momentum by the curvature at the preference that it stands for.",
+            f"weight matrix. {MSOAP} takes {SOAP}'s steps here, all but the first: the preference is an input.",
             Points(words.front_findings(results.fronts)),
             table,
         ],
