@@ -216,13 +216,13 @@ def _dying(rank, file, queue):
 
 def test_a_process_that_waits_for_a_dead_one_ends_with_an_error(tmp_path):
     fork = multiprocessing.get_context("fork")
-    queue = fork.Queue()
-    waiting, dying = (fork.Process(target=_dying, args=(rank, tmp_path / "store", queue)) for rank in (0, 1))
+    queues = fork.Queue(), fork.Queue()  # one each: who is killed may take the lock of its queue along
+    waiting, dying = (fork.Process(target=_dying, args=(rank, tmp_path / "store", queues[rank])) for rank in (0, 1))
     waiting.start()
     dying.start()
-    assert queue.get(timeout=60) == "ready"
+    assert queues[1].get(timeout=60) == "ready"
     dying.kill()
-    assert queue.get(timeout=60)
+    assert queues[0].get(timeout=60)
     waiting.join(timeout=60)
     assert waiting.exitcode == 0
     dying.join()
