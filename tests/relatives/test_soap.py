@@ -32,11 +32,13 @@ def run(make, start, given):
     return found
 
 
-def dense(start, given, lr, betas, shampoo_beta, refresh, decay, eps=1e-8, longest=10**9):
+def dense(start, given, lr, betas, shampoo_beta, refresh, decay, eps=1e-8, longest=10**9, sides="both"):
     """On flattened matrices, by one large rotation Q_L x Q_R; all in numpy."""
     w, first = start.numpy().reshape(len(start), -1).copy(), given[0].numpy().reshape(len(start), -1)
     rows, columns = w.shape
     use = [1 < size <= longest for size in (rows, columns)]
+    if sides == "shorter" and all(use):
+        use = [rows < columns, rows >= columns]
     factors = [(1 - shampoo_beta) * first @ first.T, (1 - shampoo_beta) * first.T @ first]
     bases = [np.linalg.eigh(f)[1][:, ::-1] if u else np.eye(len(f)) for f, u in zip(factors, use, strict=True)]
     m, v, found = np.zeros(w.size), np.zeros((rows, columns)), [start.clone()]
@@ -69,10 +71,13 @@ def dense(start, given, lr, betas, shampoo_beta, refresh, decay, eps=1e-8, longe
         ((5, 3), {"refresh": 2, "max_precond_dim": 4, "weight_decay": 0.3}),
         ((4, 2, 1, 2), {"refresh": 2}),
         ((2, 2), {"betas": (0.0, 0.9)}),
+        ((3, 4), {"refresh": 3, "sides": "shorter"}),
+        ((5, 3), {"refresh": 2, "sides": "shorter"}),
+        ((3, 3), {"refresh": 2, "sides": "shorter"}),
     ],
 )
 def test_it_equals_the_dense_version(shape, options):
-    """One-sided where a side is too long; convolutions as matrices. Of full rank: a null space has no one basis."""
+    """One-sided where asked for or too long; convolutions as matrices. Of full rank: a null space has no one basis."""
     given, start = gradients(shape, 12), torch.ones(shape, dtype=torch.float64)
     found = run(lambda params: SOAP(params, lr=0.1, **options), start, given)
     betas = options.get("betas", (0.95, 0.95))
@@ -85,6 +90,7 @@ def test_it_equals_the_dense_version(shape, options):
         options.get("refresh", 10),
         options.get("weight_decay", 0.0),
         longest=options.get("max_precond_dim", 10**9),
+        sides=options.get("sides", "both"),
     )
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
     assert torch.equal(found[0], start), "the first gradient makes the basis alone"
@@ -208,6 +214,7 @@ def test_behind_a_metric_and_with_a_closure():
         ({"shampoo_beta": 2.0}, r"shampoo_beta must be in \[0, 1\)"),
         ({"refresh": 0}, "refresh must be at least 1, got 0"),
         ({"max_precond_dim": 0}, "max_precond_dim must be at least 1"),
+        ({"sides": "left"}, "sides must be 'both' or 'shorter', got 'left'"),
     ],
 )
 def test_wrong_options_are_named(options, said):

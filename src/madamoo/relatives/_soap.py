@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -27,6 +27,7 @@ class SOAP(Optimizer):
         shampoo_beta: of the factors; None is ``betas[1]``.
         refresh: the bases follow the factors every so many steps, by one QR step of the power method.
         max_precond_dim: a longer side keeps the basis in which the matrix is written; two longer sides: Adam.
+        sides: ``"both"``, or only the ``"shorter"`` of the two (the inputs', if they are equally long).
 
     Example:
         >>> w = torch.nn.Parameter(torch.eye(3))
@@ -50,6 +51,7 @@ class SOAP(Optimizer):
         shampoo_beta: float | None = None,
         refresh: int = 10,
         max_precond_dim: int = 10_000,
+        sides: Literal["both", "shorter"] = "both",
     ) -> None:
         for name, value in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay)):
             if not value >= 0.0:
@@ -60,6 +62,8 @@ class SOAP(Optimizer):
         for name, count in (("refresh", refresh), ("max_precond_dim", max_precond_dim)):
             if count < 1:
                 raise ValueError(f"{name} must be at least 1, got {count!r}")
+        if sides not in ("both", "shorter"):
+            raise ValueError(f"sides must be 'both' or 'shorter', got {sides!r}")
         super().__init__(
             params,
             {
@@ -70,6 +74,7 @@ class SOAP(Optimizer):
                 "shampoo_beta": shampoo_beta,
                 "refresh": refresh,
                 "max_precond_dim": max_precond_dim,
+                "sides": sides,
             },
         )
 
@@ -92,8 +97,7 @@ class SOAP(Optimizer):
         gradient = gradient.flatten(1) if gradient.ndim > 1 else gradient
         state, (beta1, beta2) = self.state[param], group["betas"]
         beta = beta2 if group["shampoo_beta"] is None else group["shampoo_beta"]
-        sizes = zip(SIDES, gradient.shape, strict=True) if gradient.ndim > 1 else ()
-        sides = [side for side, size in sizes if 1 < size <= group["max_precond_dim"]]
+        sides = _turned(gradient.shape, group)
         if not state:
             state["step"] = 0
             state["exp_avg"] = torch.zeros_like(gradient)
@@ -128,6 +132,16 @@ class SOAP(Optimizer):
             for name, value in state_dict["state"].get(key, {}).items():
                 if isinstance(value, Tensor):
                     self.state[param][name] = value.detach().to(param.device, copy=True)
+
+
+def _turned(shape: torch.Size, group: dict[str, Any]) -> Sequence[str]:
+    """The sides whose basis follows the gradients."""
+    if len(shape) < 2:
+        return ()
+    sides = [side for side, size in zip(SIDES, shape, strict=True) if 1 < size <= group["max_precond_dim"]]
+    if group["sides"] == "shorter" and len(sides) == 2:
+        return SIDES[:1] if shape[0] < shape[1] else SIDES[1:]
+    return sides
 
 
 def _gram(gradient: Tensor, side: str) -> Tensor:
