@@ -189,6 +189,15 @@ def test_a_first_gradient_of_low_rank_and_a_zero_one_do_no_harm():
     assert 0.01 < moved < 2.0
 
 
+def test_gradients_whose_squares_underflow_do_no_harm():
+    """Of such a Gram matrix in float32, LAPACK finds no eigenvectors, or NaN."""
+    generator = torch.Generator().manual_seed(1)
+    left, right = torch.randn(288, 3, generator=generator), torch.randn(3, 16, generator=generator)
+    given = [*(left @ right * 1e-23 for _ in range(5)), *(left @ right for _ in range(5))]
+    found = run(lambda params: SOAP(params, lr=0.1, refresh=2), torch.ones(288, 16), given)
+    assert all(bool(w.isfinite().all()) for w in found)
+
+
 def test_behind_a_metric_and_with_a_closure():
     net = nn.Linear(3, 2, dtype=torch.float64)
     for param in net.parameters():

@@ -104,7 +104,7 @@ class SOAP(Optimizer):
             state["rotated_exp_avg_sq"] = torch.zeros_like(gradient)  # not Adam's: it is of other coordinates
             for side in sides:
                 state[side] = _gram(gradient, side) * (1.0 - beta)
-                state[f"{side}_basis"] = torch.linalg.eigh(state[side]).eigenvectors.flip(1)
+                state[f"{side}_basis"] = _eigenvectors(gradient, side)
             if sides:
                 return
 
@@ -142,6 +142,12 @@ def _turned(shape: torch.Size, group: dict[str, Any]) -> Sequence[str]:
     if group["sides"] == "shorter" and len(sides) == 2:
         return SIDES[:1] if shape[0] < shape[1] else SIDES[1:]
     return sides
+
+
+def _eigenvectors(gradient: Tensor, side: str) -> Tensor:
+    """Those of its Gram matrix, the largest eigenvalue first; scaled, for LAPACK fails where the squares underflow."""
+    scaled = gradient.double() / gradient.abs().amax().clamp_min(torch.finfo(gradient.dtype).tiny)
+    return torch.linalg.eigh(_gram(scaled, side)).eigenvectors.flip(1).to(gradient.dtype)
 
 
 def _gram(gradient: Tensor, side: str) -> Tensor:
