@@ -192,6 +192,20 @@ def test_rotated_inputs_and_first_layer_train_alike(solver):
     assert not torch.allclose(ends("identity", U), ends("identity", one), rtol=1e-3)
 
 
+@pytest.mark.parametrize("estimator", ["full", "pair", "diagonal", "separable", "marginal"])
+def test_measured_now_and_then_it_starts_no_faster(estimator):
+    """The first direction is diagonal in the basis it makes: of its averages alone, all else would be divided by zero."""
+    rng = np.random.default_rng(0)
+    rows, weights = rng.normal(size=(60, 3, 12, 10)), rng.dirichlet(np.ones(3), size=60)
+    largest = {}
+    for every in (1, 8):
+        param = nn.Parameter(torch.zeros(12, 10, dtype=torch.float64))
+        options = {"basis": "eigen", "momentum": 0.9, "every": every}
+        opt = MultiObjective(torch.optim.SGD([param], 1e-3), "preference", PreferenceMetric(estimator, **options))
+        largest[every] = float(feed(opt, param, rows, weights).square().mean((1, 2)).sqrt().max())
+    assert largest[8] < 1.5 * largest[1]
+
+
 def test_identity_is_the_default():
     a, b = Net(), Net()
     train(a, MAdam(a.parameters(), solver="uw", metric=PreferenceMetric(basis="identity")), 5)

@@ -60,7 +60,8 @@ class Slow:
         if self.t % self.every == 0:
             for i in present:
                 self.norm[i] = np.linalg.norm(rows[i])
-            self.take({i: rows[i] / (self.norm[i] if self.normalise else 1.0) for i in present}, d)
+            self.take({i: rows[i] / (self.norm[i] if self.normalise else 1.0) for i in present})
+        self.v = self.beta * self.v + (1 - self.beta) * d**2
         self.t += 1
         C = np.zeros(SIZE)
         for half, S in zip(HALVES, self.S, strict=True):
@@ -75,8 +76,7 @@ class Slow:
         C = np.maximum(C, (1 - self.beta) * d * d if self.floor else 0.0)
         return d / np.sqrt(C + 1e-16)
 
-    def take(self, g, d):
-        self.v = self.decay * self.v + (1 - self.decay) * d**2
+    def take(self, g):
         for half, S in zip(HALVES, self.S, strict=True):
             for i in g:
                 for j in g:

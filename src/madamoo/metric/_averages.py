@@ -56,6 +56,7 @@ class Averages(ABC):
         norms: Norms | None,
         bias_correction: bool,
         shrink: float = 1.0,
+        every: int = 1,
     ) -> Curvature | None:
         """C_lambda as it will be once the ``measured`` pairs of the rows of x are in; None if there is no average yet.
 
@@ -71,6 +72,7 @@ class Averages(ABC):
         beta: float,
         norms: Norms | None = None,
         noise: torch.Generator | None = None,
+        every: int = 1,
     ) -> None:
         """Take the ``measured`` pairs of the rows of x in. ``noise`` rounds small dtypes."""
 

@@ -23,7 +23,8 @@ class Measured:
     """What the metric does in one step; nothing is kept before the step is taken."""
 
     estimator: Estimator
-    active: bool  # whether the averages are updated in this step
+    every: int  # steps from one measurement of the averages to the next
+    active: bool  # whether this step is one
     heads_together: bool
     drawn: Pair | None = None
     generator_state: Tensor | None = None

@@ -52,8 +52,9 @@ class PairAverages(Averages):
         norms: Norms | None,
         bias_correction: bool,
         shrink: float = 1.0,
+        every: int = 1,
     ) -> Curvature | None:
-        terms = self._terms(x, measured, beta, norms, bias_correction, shrink)
+        terms = self._terms(x, measured, beta**every, norms, bias_correction, shrink)
         if terms is None:
             return None
         return lambda columns: self._sum(x, terms, columns)
@@ -142,10 +143,12 @@ class PairAverages(Averages):
         beta: float,
         norms: Norms | None = None,
         noise: torch.Generator | None = None,
+        every: int = 1,
     ) -> None:
-        """F_ij <- beta F_ij + (1 - beta) g_i g_j for the ``measured`` pairs."""
-        if self.F is None:
+        """F_ij <- beta F_ij + (1 - beta) g_i g_j for the ``measured`` pairs, beta that of ``every`` steps."""
+        if self.F is None or not measured:
             return
+        beta **= every
         # One draw for all pairs: what is rounded differs from pair to pair, and with it the outcome.
         bits = random_bits(self.F, noise, self.block)
         at = {key: r for r, key in enumerate(x.objectives)}

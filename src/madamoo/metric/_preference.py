@@ -63,8 +63,10 @@ class PreferenceMetric:
         bias_correction: divide each average by 1 - beta^n, n its number of updates.
         floor: keep C at or above (1 - beta) d^2, which bounds every entry of the result by 1 / sqrt(1 - beta) once the
             ramp-up is over.
-        every: update the averages every so many steps only, with decay beta^every. An objective that is never in a
-            batch of such a step has no average: choose another number than the period with which objectives take turns.
+        every: compute the gradients of single objectives for the averages every so many steps only; what is made of
+            them decays by beta^every. Averages of d^2 (``"separable"``, ``"collapsed"``, ``"marginal"``) take in each
+            step. An objective that is never in a batch of such a step has no average: choose another number than the
+            period with which objectives take turns.
         dtype: in which the averages are kept and d / M is computed; None is that of the parameter, float32 at least.
             ``torch.bfloat16`` and ``torch.float8_e5m2`` (or their names) halve and quarter the averages: these are
             rounded at random, right in expectation, and d / M is computed as with None.
@@ -249,12 +251,17 @@ class PreferenceMetric:
             )
         # Nor are heads laid together if a row has one exponent, and their losses different sizes.
         together = estimator.heads_together and self.dtype is not torch.float8_e5m2
-        if self.wait > 0 or not estimator.draws:
-            return Measured(estimator, self.wait == 0 or restarts, together, restarts=restarts)
+        every = 1 if estimator.of_direction else self.every  # d is there in every step
+        # Of the first direction, in the basis that it made, all averages but a few are zero: they need the next ones.
+        young = self.basis is not None and self.steps < self.basis.every
+        if not (self.wait == 0 or restarts or young):
+            return Measured(estimator, every, False, together)
+        if not estimator.draws:
+            return Measured(estimator, every, True, together, restarts=restarts)
         generator = torch.Generator()
         generator.set_state(self.generator.get_state())
         drawn = estimator.draw(count, generator)
-        return Measured(estimator, True, together, drawn, generator.get_state())
+        return Measured(estimator, every, True, together, drawn, generator.get_state())
 
     def settle(
         self,
@@ -308,7 +315,9 @@ class PreferenceMetric:
         block = measurement.blocks[x.block]
         seen, averages, labels = block.seen, block.averages, block.labels
         shrink = shrink_for(seen, measurement.norms)
-        curvature = averages.curvature(seen, labels, beta**self.every, measurement.norms, self.bias_correction, shrink)
+        curvature = averages.curvature(
+            seen, labels, beta, measurement.norms, self.bias_correction, shrink, measurement.every
+        )
         floor = None if averages.needs_no_floor(seen, labels) else (1.0 - beta) if self.floor else 0.0
         alpha = self.alpha
         eps = self.eps if shrink == 1.0 else max(self.eps * shrink * shrink, torch.finfo(seen.d.dtype).tiny)
@@ -336,7 +345,7 @@ class PreferenceMetric:
         """C_lambda for one block, before floor, eps and ramp-up, in the averages' basis; None if there is none yet."""
         block = measurement.blocks[x.block]
         curvature = block.averages.curvature(
-            block.seen, block.labels, beta**self.every, measurement.norms, self.bias_correction
+            block.seen, block.labels, beta, measurement.norms, self.bias_correction, every=measurement.every
         )
         return None if curvature is None else curvature(None)
 
@@ -355,9 +364,8 @@ class PreferenceMetric:
         assert store is not None
         for x, beta in directions:
             block = measurement.blocks[x.block]
-            if measurement.active:
-                store.put(block.after)
-                block.after.update(block.seen, block.labels, beta**self.every, measurement.norms, self.noise)
+            store.put(block.after)
+            block.after.update(block.seen, block.labels, beta, measurement.norms, self.noise, measurement.every)
             if block.moved is not None:
                 block.after.reorder(block.moved)
             self._bases.keep(block.next)
@@ -366,7 +374,7 @@ class PreferenceMetric:
         self._store, self._used = store, measurement.estimator
         self.movement = self.movement.after(weights, present)
         self.steps += 1
-        self.wait = (self.every if measurement.active else self.wait) - 1
+        self.wait = (measurement.every if measurement.active else self.wait) - 1
         if measurement.generator_state is not None:
             self.generator.set_state(measurement.generator_state)
         if measurement.estimator.needs_static:

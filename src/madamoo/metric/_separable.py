@@ -7,7 +7,8 @@ of its |d|^2, to which v adds up. So u = v / T and
 
 the average of d^2, and a factor for what lambda has become since. It is exact where F_ij = S_ij u, and where lambda
 is constant, whatever F is. An average has to be divided by 1 - beta^n for its start at zero. In v / T that cancels, and
-what is left is the bias of each S_ij, which has a count of its own.
+what is left is the bias of each S_ij, which has a count of its own. v and T need no gradient of a single objective and take
+in every step, S those in which these gradients are computed.
 """
 
 from __future__ import annotations
@@ -152,18 +153,18 @@ class SeparableAverages(Averages):
         norms: Norms | None,
         bias_correction: bool,
         shrink: float = 1.0,
+        every: int = 1,
     ) -> Curvature | None:
-        factor = self._factor(x, measured, beta, norms, bias_correction, shrink)
+        factor = self._factor(x, measured, beta, norms, bias_correction, shrink, every)
         if factor is None:
             return None
-        decay, fresh = (beta, 1.0 - beta) if measured else (1.0, 0.0)
 
         def some(columns: slice | None) -> Tensor:
             y = x if columns is None else x.part(columns)
-            v = fresh * y.d.square()
+            v = (1.0 - beta) * y.d.square()
             if self.v is not None:
                 old = self.v if columns is None else self.v[columns]
-                v.add_(old.to(v.dtype), alpha=self.scale * decay)
+                v.add_(old.to(v.dtype), alpha=self.scale * beta)
             return v.mul_(factor(columns))
 
         return some
@@ -176,15 +177,16 @@ class SeparableAverages(Averages):
         norms: Norms | None,
         bias_correction: bool,
         shrink: float,
+        every: int,
     ) -> Curvature | None:
         """lambda' S lambda / T, coordinate by coordinate."""
         counts = self._counts(measured)
         if not counts:
             return None
         groups = self._groups(len(x.weights))
-        S, T = self._taken(groups, x, measured, beta, norms)
+        S, T = self._taken(groups, x, measured, beta, norms, every)
         pairs = [*self.pairs, *self.missing(measured)]
-        bias = {pair: 1.0 - beta**n if bias_correction else 1.0 for pair, n in counts.items()}
+        bias = {pair: 1.0 - beta ** (every * n) if bias_correction else 1.0 for pair, n in counts.items()}
         weights = coefficients(x, pairs, self.owners, norms, bias, shrink)
         if x.mask is None:
             weighed = groups.of_each(weights, S) * S[0] if self.owners else S.new_tensor(weights) @ S
@@ -205,44 +207,46 @@ class SeparableAverages(Averages):
         beta: float,
         norms: Norms | None = None,
         noise: torch.Generator | None = None,
+        every: int = 1,
     ) -> None:
-        if self.v is None or not measured:
+        if self.v is None:
             return
-        self.S, self.T = self._taken(self._groups(len(x.weights)), x, measured, beta, norms)
+        self.S, self.T = self._taken(self._groups(len(x.weights)), x, measured, beta, norms, every)
         fresh = set(measured)
         self.n = [n + (pair in fresh) for pair, n in zip(self.pairs, self.n, strict=True)]
         bits = random_bits(self.v, noise, self.block)
         self.scale = decayed(self.v, self.scale, beta, (x.d, x.d, 1.0 - beta), bits)
 
     def _taken(
-        self, groups: Groups, x: Direction, measured: Sequence[Label], beta: float, norms: Norms | None
+        self, groups: Groups, x: Direction, measured: Sequence[Label], beta: float, norms: Norms | None, every: int
     ) -> tuple[Tensor, Tensor]:
-        """S and T with this step in them."""
+        """S and T with this step in them; S decays where it is measured only, by ``every`` steps at once."""
         missing = self.missing(measured)
         S = x.rows.new_zeros(0, groups.total) if self.S is None else self.S
         T = x.rows.new_zeros(groups.total) if self.T is None else self.T
         if missing:
             S = torch.cat([S, S.new_zeros(len(missing), groups.total)])
+        if "square" not in x.memo:
+            x.memo["square"] = groups.gram(x.d.unsqueeze(0)).flatten()
+        T = torch.lerp(T, x.memo["square"], 1.0 - beta)
         if not measured:
             return S, T
         if "products" not in x.memo:
             at = {key: r for r, key in enumerate(x.objectives)}
             places = [(0, 0) if pair is None else (at[pair[0]], at[pair[1]]) for pair in measured]
             first, second = torch.tensor(places, device=x.rows.device).T
-            products = groups.gram(x.rows)[:, first, second].T
-            x.memo["products"] = products, groups.gram(x.d.unsqueeze(0)).flatten()
-        K, square = x.memo["products"]
+            x.memo["products"] = groups.gram(x.rows)[:, first, second].T
+        K, fresh = x.memo["products"], 1.0 - beta**every
         if norms is not None and self.owners:
             K = K / groups.of_each([(norms[i] or 1.0) ** 2 for i in self.owners], K)
         elif norms is not None:
             K = K / K.new_tensor([[(norms[i] or 1.0) * (norms[j] or 1.0)] for i, j in filter(None, measured)])
-        T = torch.lerp(T, square, 1.0 - beta)
         pairs = [*self.pairs, *missing]
         if pairs == [*measured]:
-            return torch.lerp(S, K, 1.0 - beta), T
+            return torch.lerp(S, K, fresh), T
         slot = {pair: e for e, pair in enumerate(pairs)}
         chosen = torch.tensor([slot[pair] for pair in measured], device=S.device)
-        return S.index_copy(0, chosen, torch.lerp(S[chosen], K, 1.0 - beta)), T
+        return S.index_copy(0, chosen, torch.lerp(S[chosen], K, fresh)), T
 
     def _groups(self, count: int) -> Groups:
         if self.groups is None:

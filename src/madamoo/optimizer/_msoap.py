@@ -36,6 +36,8 @@ class MSOAP(MultiObjective):
         solver: weighs the objectives; :class:`~madamoo.solvers.LS` if None; a name with options works too,
             ``"cagrad:c=0.2"``.
         estimator: of the curvature, as in :class:`~madamoo.PreferenceMetric`; ``"auto"`` is :meth:`estimator_for`.
+        every: compute the gradients of single objectives every so many steps only, under solvers that do not need
+            them in each: with 10, a step costs little more than SOAP's.
         options: those of :class:`MultiObjective`: objectives, shared, head_weights, max_norm, rows, gram.
 
     Example:
@@ -59,12 +61,13 @@ class MSOAP(MultiObjective):
         *,
         solver: Solver | str | None = None,
         estimator: Any = "auto",
+        every: int = 1,
         **options: Unpack[OptionArguments],
     ) -> None:
         first, second = betas
         solver = solvers.get(solver) if isinstance(solver, str) else solver
         estimator = self.estimator_for(solver) if estimator == "auto" else estimator
-        metric = PreferenceMetric(estimator, basis=EigenBasis(beta=second), momentum=first)
+        metric = PreferenceMetric(estimator, basis=EigenBasis(beta=second), momentum=first, every=every)
         # Without a momentum of its own, SGD's weight decay is decoupled.
         super().__init__(torch.optim.SGD(params, lr=lr, weight_decay=weight_decay), solver, metric, **options)
 
