@@ -32,6 +32,21 @@ def test_a_preference_that_comes_with_each_step_is_no_weight_of_the_curvature(so
     assert MSOAP(params, solver=solver, estimator="full").metric.estimator == "full"
 
 
+def test_gradients_of_single_objectives_every_so_many_steps(monkeypatch):
+    """The first ten steps make the basis, and are all measured."""
+    param, passes = torch.nn.Parameter(torch.linspace(0.1, 1.0, 6).reshape(3, 2)), []
+    grad = torch.autograd.grad
+    monkeypatch.setattr(torch.autograd, "grad", lambda *a, **k: passes.append(1) or grad(*a, **k))
+    opt = MSOAP([param], lr=1e-3, solver="rlw", estimator="separable", every=5)
+    counts = []
+    for _ in range(20):
+        passes.clear()
+        opt.backward([param.square().sum(), (param[0] - 1).square().sum(), param[:, 1].exp().sum()])
+        opt.step()
+        counts.append(len(passes))
+    assert counts == [3] * 10 + [1, 1, 1, 1, 3] * 2
+
+
 def test_weight_decay_is_decoupled():
     """A step with a gradient of zero shrinks the parameters alone, as AdamW's."""
     param = torch.nn.Parameter(torch.full((3, 2), 2.0))

@@ -61,7 +61,8 @@ class Averages(ABC):
         """C_lambda as it will be once the ``measured`` pairs of the rows of x are in; None if there is no average yet.
 
         The averages stay as they are. With ``norms`` |g_i|, the averages are of g_i / |g_i|. The weights are
-        multiplied by ``shrink``, so C by its square.
+        multiplied by ``shrink``, so C by its square. ``beta`` is the decay of one step; what is measured every so many
+        steps decays by that of ``every`` steps.
         """
 
     @abstractmethod
