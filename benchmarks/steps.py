@@ -15,7 +15,7 @@ from madamoo import MSOAP, MultiObjective, PreferenceMetric, solvers
 from madamoo.metric import EigenBasis
 from madamoo.relatives import SOAP
 
-SOLVERS = ("ls", "uw", "cagrad", "mgda", "pcgrad")
+SOLVERS = ("ls", "uw", "rlw", "cagrad", "mgda", "pcgrad")
 TORCHJD = ("cagrad", "mgda", "pcgrad")
 
 
@@ -100,8 +100,11 @@ def soap(problem: Problem | Physics, solver: str) -> Arm:
     return of(problem, MultiObjective(SOAP(problem.params, lr=1e-4), solver))
 
 
-def msoap(problem: Problem | Physics, solver: str) -> Arm:
-    return of(problem, MSOAP(problem.params, lr=1e-4, solver=solver))
+def msoap(problem: Problem | Physics, solver: str, every: int = 1) -> Arm:
+    arm = of(problem, MSOAP(problem.params, lr=1e-4, solver=solver, every=every))
+    for _ in range(11 if every > 1 else 0):  # the first steps are all measured
+        arm.step()
+    return arm
 
 
 def _draw_every_pair(metric: PreferenceMetric, step: Step, count: int) -> None:
@@ -172,13 +175,16 @@ def arms(name: str, chosen: tuple[str, ...] = SOLVERS, peers: bool = True) -> It
     for solver in chosen:
         yield f"{solver} Adam", ours(build(name), solver, None)
         yield f"{solver} MAdam", ours(build(name), solver, _metric())
-        yield f"{solver} MAdam every=10", ours(build(name), solver, _metric(every=10))
-        if solver in ("ls", "uw", "cagrad"):
+        if solver != "ls":
+            yield f"{solver} MAdam every=10", ours(build(name), solver, _metric(every=10))
+        if solver in ("ls", "uw", "rlw", "cagrad"):
             yield f"{solver} MAdam eigen", ours(build(name), solver, _metric(basis="eigen"))
             one = EigenBasis(sides="shorter")
             yield f"{solver} MAdam eigen, one side", ours(build(name), solver, _metric(basis=one))
             yield f"{solver} SOAP", soap(build(name), solver)
             yield f"{solver} MSOAP", msoap(build(name), solver)
+        if solver == "rlw":
+            yield "rlw MSOAP every=10", msoap(build(name), solver, every=10)
         if solver == "uw":
             yield "uw MAdam pair", ours(build(name), solver, _metric(estimator="pair"))
             yield "uw MAdam pair every=10", ours(build(name), solver, _metric(estimator="pair", every=10))

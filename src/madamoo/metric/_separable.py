@@ -190,7 +190,8 @@ class SeparableAverages(Averages):
         weights = coefficients(x, pairs, self.owners, norms, bias, shrink)
         if x.mask is None:
             weighed = groups.of_each(weights, S) * S[0] if self.owners else S.new_tensor(weights) @ S
-            factor = groups.spread(_over(weighed, T))
+            # What only steps without a measurement have moved has no S yet: there v alone stands for C.
+            factor = groups.spread(torch.where((S == 0).all(0), 1.0, _over(weighed, T)))
             return lambda columns: factor if columns is None else factor[columns]
         each = (groups.of_each(weights, S) * S[0]).unsqueeze(0) if self.owners else S.new_tensor(weights)[:, None] * S
         factors = _over(each, T)
