@@ -194,7 +194,7 @@ def test_rotated_inputs_and_first_layer_train_alike(solver):
 
 @pytest.mark.parametrize("estimator", ["full", "pair", "diagonal", "separable", "marginal"])
 def test_measured_now_and_then_it_starts_no_faster(estimator):
-    """The first direction is diagonal in the basis it makes: of its averages alone, all else would be divided by zero."""
+    """The first direction is diagonal in the basis it makes: by its averages alone, the rest is divided by zero."""
     rng = np.random.default_rng(0)
     rows, weights = rng.normal(size=(60, 3, 12, 10)), rng.dirichlet(np.ones(3), size=60)
     largest = {}

@@ -7,8 +7,8 @@ of its |d|^2, to which v adds up. So u = v / T and
 
 the average of d^2, and a factor for what lambda has become since. It is exact where F_ij = S_ij u, and where lambda
 is constant, whatever F is. An average has to be divided by 1 - beta^n for its start at zero. In v / T that cancels, and
-what is left is the bias of each S_ij, which has a count of its own. v and T need no gradient of a single objective and take
-in every step, S those in which these gradients are computed.
+what is left is the bias of each S_ij, which has a count of its own. v and T need d alone and take in each step, S the
+steps in which the gradients of single objectives are computed.
 """
 
 from __future__ import annotations
