@@ -91,6 +91,13 @@ def test_replicas_in_the_eigenbasis(two, estimator):
     assert_same(in_parts, trained(replace(case, engine="plain")), 1e-5, 1e-7)
 
 
+@pytest.mark.parametrize("engine", ["ddp", "fsdp"])
+def test_single_objectives_measured_now_and_then(two, engine):
+    """In between, one backward pass of all, and averages of d alone."""
+    for lack in (False, True):
+        check(two, Case("rlw", "separable", engine, metric={"every": 3}, lack=lack), steps=8)
+
+
 def test_auto_measures_the_same_everywhere(two):
     for solver in ("uw", "rlw"):
         check(two, Case(solver, "auto", "ddp"))

@@ -324,6 +324,21 @@ def test_the_form_of_the_losses_does_not_matter():
         torch.testing.assert_close(first, other, rtol=1e-9, atol=1e-12)
 
 
+def test_averages_that_start_late_are_measured_in_a_row(feed):
+    """Weights that begin to jump: by one sample alone, with no ramp-up any more, the next steps would be divided."""
+    rows, _ = draw(80, 3)
+    weights = np.full((80, 3), 1.0 / 3.0)
+    weights[40:] = np.random.default_rng(1).dirichlet(np.full(3, 0.3), size=40)
+    largest = []
+    for every in (1, 10):
+        param = start()
+        opt = build(param, "auto", every=every, rampup=20)
+        found = feed(opt, param, rows, weights)
+        assert opt.metric.used == "full"
+        largest.append(float(found[41:].square().mean(1).sqrt().max()))
+    assert largest[1] < 2.0 * largest[0]
+
+
 # -- a static solver whose weights are changed after all -------------------------------------------------------------
 
 

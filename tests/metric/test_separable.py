@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from madamoo import MAdam, PreferenceMetric, solvers
+from madamoo import MAdam, MultiObjective, PreferenceMetric, solvers
 from madamoo.metric import _preference
 from madamoo.metric._separable import SHARE, Groups
 
@@ -116,6 +116,27 @@ def test_other_gradients_do_not(feed):
         param = start()
         found.append(feed(build(param, estimator), param, rows, weights))
     assert not torch.allclose(*found, rtol=0.1)
+
+
+def test_what_comes_to_life_between_two_measurements_takes_no_leap():
+    """An adapter behind zeros: its curvature at a preference is not known yet. Large weights are shrunk on the way."""
+    found = []
+    for size in (1.0, 64.0):
+        param, other = (torch.nn.Parameter(torch.ones(3, 2)) for _ in range(2))
+        options = {"rampup": 0, "beta": 0.95, "momentum": 0.9, "every": 7}
+        metric = PreferenceMetric("separable", **options)
+        opt = MultiObjective(torch.optim.SGD([param, other], 1e-6), "preference", metric)
+        seen = []
+        for t in range(16):  # measured are 0, 7, 14
+            both = param + (1.0 if t >= 10 else 0.0) * other
+            losses = [both.square().sum(), (both[0] - 1).square().sum() + param.square().sum()]
+            opt.zero_grad()
+            opt.backward(losses, preference=torch.full((2,), size / 2))
+            seen.append(other.grad.clone())
+            opt.step()
+        found.append(torch.stack(seen))
+    assert 0.5 < found[0].abs().max() < 2.0
+    torch.testing.assert_close(*found)
 
 
 # -- the slow version --------------------------------------------------------------------------------------------------

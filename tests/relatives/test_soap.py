@@ -189,6 +189,11 @@ def test_a_first_gradient_of_low_rank_and_a_zero_one_do_no_harm():
     assert 0.01 < moved < 2.0
 
 
+def test_empty_matrices_do_no_harm():
+    for shape in ((0, 5), (5, 0)):
+        assert run(lambda params: SOAP(params, lr=0.1), torch.ones(shape), [torch.ones(shape)] * 3)[-1].shape == shape
+
+
 def test_gradients_whose_squares_underflow_do_no_harm():
     """Of such a Gram matrix in float32, LAPACK finds no eigenvectors, or NaN."""
     generator = torch.Generator().manual_seed(1)

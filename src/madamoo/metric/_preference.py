@@ -30,6 +30,7 @@ Ramp: TypeAlias = Literal["largest", "paper"]
 DTYPES = (None, torch.float64, torch.float32, *DROPPED)
 RAMPS = ("largest", "paper")
 RAMPUP = 300
+YOUNG = 10  # averages that start in an eigenbasis, or in the middle of a run, are measured in so many steps first
 PIECE = 1 << 18  # coordinates at a time: what is computed from them on the way stays in the cache
 
 
@@ -64,9 +65,10 @@ class PreferenceMetric:
         floor: keep C at or above (1 - beta) d^2, which bounds every entry of the result by 1 / sqrt(1 - beta) once the
             ramp-up is over.
         every: compute the gradients of single objectives for the averages every so many steps only; what is made of
-            them decays by beta^every. Averages of d^2 (``"separable"``, ``"collapsed"``, ``"marginal"``) take in each
-            step. An objective that is never in a batch of such a step has no average: choose another number than the
-            period with which objectives take turns.
+            them decays by beta^every. Averages of d^2 (``"separable"``, ``"collapsed"``, ``"marginal"``) are updated in
+            every step, and in the eigenbasis the first ten steps are all measured. An objective that is never in a
+            batch of a measured step has no average: choose another number than the period with which objectives take
+            turns.
         dtype: in which the averages are kept and d / M is computed; None is that of the parameter, float32 at least.
             ``torch.bfloat16`` and ``torch.float8_e5m2`` (or their names) halve and quarter the averages: these are
             rounded at random, right in expectation, and d / M is computed as with None.
@@ -145,7 +147,9 @@ class PreferenceMetric:
             )
 
         self.steps = 0
-        self.wait = 0  # steps until the averages are updated again
+        # Steps until the averages are measured again; below zero, so many more are measured one after the other. In the
+        # basis that the first direction makes, all averages of it but a few are zero: they need those that follow.
+        self.wait = 0 if self.basis is None else 1 - YOUNG
         self.generator = torch.Generator().manual_seed(seed)
         self.noise = torch.Generator().manual_seed(seed)  # of rounding at random
         self.constant: dict[int, float] = {}  # lambda_i of the objectives in the collapsed average
@@ -252,12 +256,9 @@ class PreferenceMetric:
         # Nor are heads laid together if a row has one exponent, and their losses different sizes.
         together = estimator.heads_together and self.dtype is not torch.float8_e5m2
         every = 1 if estimator.of_direction else self.every  # d is there in every step
-        # Of the first direction, in the basis that it made, all averages but a few are zero: they need the next ones.
-        young = self.basis is not None and self.steps < self.basis.every
-        if not (self.wait == 0 or restarts or young):
-            return Measured(estimator, every, False, together)
-        if not estimator.draws:
-            return Measured(estimator, every, True, together, restarts=restarts)
+        active = self.wait <= 0 or restarts
+        if not (active and estimator.draws):
+            return Measured(estimator, every, active, together, restarts=restarts)
         generator = torch.Generator()
         generator.set_state(self.generator.get_state())
         drawn = estimator.draw(count, generator)
@@ -319,6 +320,8 @@ class PreferenceMetric:
             seen, labels, beta, measurement.norms, self.bias_correction, shrink, measurement.every
         )
         floor = None if averages.needs_no_floor(seen, labels) else (1.0 - beta) if self.floor else 0.0
+        if floor and curvature is None and not measurement.active:  # first reached between two measurements
+            floor = 1.0
         alpha = self.alpha
         eps = self.eps if shrink == 1.0 else max(self.eps * shrink * shrink, torch.finfo(seen.d.dtype).tiny)
         divided = seen.d if block.m is None else block.m
@@ -374,7 +377,7 @@ class PreferenceMetric:
         self._store, self._used = store, measurement.estimator
         self.movement = self.movement.after(weights, present)
         self.steps += 1
-        self.wait = (measurement.every if measurement.active else self.wait) - 1
+        self.wait = self._next_wait(measurement)
         if measurement.generator_state is not None:
             self.generator.set_state(measurement.generator_state)
         if measurement.estimator.needs_static:
@@ -383,6 +386,12 @@ class PreferenceMetric:
             self.constant.update({i: weights[i] for i in present})
         if measurement.norms is not None:
             self.norms = dict(measurement.norms)
+
+    def _next_wait(self, measurement: Measured) -> int:
+        wait = 1 - YOUNG if measurement.restarts else self.wait
+        if not measurement.active:
+            return wait - 1
+        return wait + 1 if wait < 0 else measurement.every - 1
 
     def state_bytes(
         self,

@@ -5,10 +5,10 @@ of its |d|^2, to which v adds up. So u = v / T and
 
     C_lambda = (lambda' S lambda / T) v:
 
-the average of d^2, and a factor for what lambda has become since. It is exact where F_ij = S_ij u, and where lambda
-is constant, whatever F is. An average has to be divided by 1 - beta^n for its start at zero. In v / T that cancels, and
-what is left is the bias of each S_ij, which has a count of its own. v and T need d alone and take in each step, S the
-steps in which the gradients of single objectives are computed.
+the average of d^2, and a factor for what lambda has become since. With S measured in every step it is exact where
+F_ij = S_ij u, and where lambda is constant, whatever F is. An average has to be divided by 1 - beta^n for its start at
+zero. In v / T that cancels, and what is left is the bias of each S_ij, which has a count of its own. v and T are made
+of d and updated in every step; S is updated in those in which the gradients of single objectives are computed.
 """
 
 from __future__ import annotations
@@ -190,8 +190,8 @@ class SeparableAverages(Averages):
         weights = coefficients(x, pairs, self.owners, norms, bias, shrink)
         if x.mask is None:
             weighed = groups.of_each(weights, S) * S[0] if self.owners else S.new_tensor(weights) @ S
-            # What only steps without a measurement have moved has no S yet: there v alone stands for C.
-            factor = groups.spread(torch.where((S == 0).all(0), 1.0, _over(weighed, T)))
+            # What only steps without a measurement have moved has no S yet: there v stands for C, in the units of d.
+            factor = groups.spread(torch.where((S == 0).all(0), shrink * shrink, _over(weighed, T)))
             return lambda columns: factor if columns is None else factor[columns]
         each = (groups.of_each(weights, S) * S[0]).unsqueeze(0) if self.owners else S.new_tensor(weights)[:, None] * S
         factors = _over(each, T)

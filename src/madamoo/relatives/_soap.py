@@ -136,7 +136,7 @@ class SOAP(Optimizer):
 
 def _turned(shape: torch.Size, group: dict[str, Any]) -> Sequence[str]:
     """The sides whose basis follows the gradients."""
-    if len(shape) < 2:
+    if len(shape) < 2 or 0 in shape:
         return ()
     sides = [side for side, size in zip(SIDES, shape, strict=True) if 1 < size <= group["max_precond_dim"]]
     if group["sides"] == "shorter" and len(sides) == 2:
