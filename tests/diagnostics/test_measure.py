@@ -122,7 +122,8 @@ def test_a_shadow_is_the_metric_that_is_not_used(solver, estimator):
         opt.step()
         if probe.measured:
             C = curved.curvature
-            M = np.sqrt(np.maximum(C, 0.1 * curved.d**2) + 1e-16)
+            floor = np.where(C == 0.0, 1.0, 0.1)  # no average yet
+            M = np.sqrt(np.maximum(C, floor * curved.d**2) + 1e-16)
             wanted = oracle.row(preference=oracle.d / M, curvature=C)
             wanted["floored"] = np.mean(C[curved.d != 0] <= 0.1 * curved.d[curved.d != 0] ** 2)
             compare(probe.rows[-1], wanted)
@@ -251,7 +252,7 @@ def _divide_by_the_curvature(estimator, options):
         assert opt.run.pending.measurement.restarts == (t == 4 and estimator == "collapsed")
         for x, beta in opt.run.pending.directions:
             C = metric.curvature(x, beta, opt.run.pending.measurement)
-            floor = 1 - beta if metric.floor else 0.0
+            floor = 0.0 if not metric.floor else 1.0 if C is None else 1 - beta
             seen.append(None if C is None else C.clone())
             given = {"eps": metric.eps, "alpha": metric.alpha, "ramp": metric.ramp}
             M = metric_of(x.d, C, x.block, floor=floor, **given)
