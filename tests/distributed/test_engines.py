@@ -10,9 +10,9 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor, init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
-from madamoo import MAdam, MultiObjective, PreferenceMetric, diagnostics, solvers
+from madamoo import MSOAP, MAdam, MultiObjective, PreferenceMetric, diagnostics, solvers
 from madamoo.relatives import AdaTask, MTAdam
-from split_batches import Case, Net, assert_same, batch, build, losses_of, result, step, trained, whole, world
+from split_batches import Case, Net, assert_same, batch, build, losses_of, result, step, trained, whole, world, wrapped
 
 
 def _with_buffers(steps=3):
@@ -58,6 +58,22 @@ def test_gram_matrix_of_features(two):
     wanted = _at_features()
     for found in two.run(_at_features):
         assert_same(found, wanted, 1e-10, 1e-13)
+
+
+def _ready_made(kind, engine):
+    net, case = Net(), Case(engine=engine)
+    model = wrapped(net, case)
+    opt = kind(net.parameters(), lr=1e-2, solver="uw", weight_decay=0.1)
+    for t in range(5):
+        step(model, opt, case, t)
+    return result(net, opt)
+
+
+@pytest.mark.parametrize("kind", [MAdam, MSOAP])
+def test_sharded_and_whole_parameters_in_one_group(two, kind):
+    """Which torch takes one by one alone."""
+    for found in two.run(_ready_made, kind, "mixed"):
+        assert_same(found, _ready_made(kind, "plain"), 1e-7, 1e-9)
 
 
 def _half(steps, dtype):

@@ -9,7 +9,7 @@ import torch
 from helpers import Net, same, train
 from madamoo import MAdam, MultiObjective, PreferenceMetric, solvers
 from madamoo.metric import ESTIMATORS, Metric
-from madamoo.metric._basis import Bases, Turn
+from madamoo.metric._basis import Bases, Frame, Turn
 
 
 class Turned(PreferenceMetric):
@@ -36,13 +36,11 @@ class Signed(Turn):
             start += size
         return torch.cat(order), torch.randint(2, (self.block.entries,), generator=generator) * 2.0 - 1.0
 
-    def rotate(self, rows):
+    def _each(self, whole, verb):
         order, signs = self._turn()
-        return rows[..., order] * signs
-
-    def rotate_back(self, rows):
-        order, signs = self._turn()
-        return torch.empty_like(rows).index_copy_(0, order, rows * signs)
+        if verb is Frame.rotate:
+            return whole[..., order] * signs
+        return torch.empty_like(whole).index_copy_(0, order, whole * signs)
 
 
 @pytest.mark.parametrize("estimator", ["full", "pair", "diagonal", "separable", "collapsed", "marginal"])

@@ -83,10 +83,10 @@ class Block:
         lead = whole.shape[:-1]
         parts = whole.split(self.whole_sizes, dim=-1)
         cut = [own_part(p, x.reshape(*lead, *p.shape), len(lead)) for p, x in zip(self.params, parts, strict=True)]
-        return torch.cat([x.reshape(*lead, -1) for x in cut], dim=-1)
+        return torch.cat([x.reshape(*lead, size) for x, size in zip(cut, self.sizes, strict=True)], dim=-1)
 
     def among_zeros(self, part: Tensor) -> Tensor:
-        """The inverse of :meth:`own`, with zeros for what other processes have."""
+        """The same the other way round, with zeros for what other processes have."""
         if not is_divided(self.params[0]):
             return part
         lead = part.shape[:-1]
@@ -94,13 +94,17 @@ class Block:
         for p, x, shape in zip(self.params, part.split(self.sizes, dim=-1), self.shapes, strict=True):
             whole = part.new_zeros(*lead, *p.shape)
             own_part(p, whole, len(lead)).copy_(x.reshape(*lead, *shape))
-            each.append(whole.reshape(*lead, -1))
+            each.append(whole.reshape(*lead, p.numel()))
         return torch.cat(each, dim=-1)
 
-    def parts(self) -> Iterator[tuple[Tensor, slice]]:
-        """Where each parameter is in the block."""
+    def whole(self, part: Tensor) -> Tensor:
+        """The inverse of :meth:`own`, with what other processes have. Each of them has to call this."""
+        return self.shards.sum(self.among_zeros(part))
+
+    def parts(self, whole: bool = False) -> Iterator[tuple[Tensor, slice]]:
+        """Where each parameter is in the block; with ``whole``, in a tensor of the entries of all shards."""
         start = 0
-        for param, size in zip(self.params, self.sizes, strict=True):
+        for param, size in zip(self.params, self.whole_sizes if whole else self.sizes, strict=True):
             yield param, slice(start, start + size)
             start += size
 

@@ -83,7 +83,7 @@ class Averages(ABC):
 
     @abstractmethod
     def reorder(self, places: Tensor) -> None:
-        """The same averages with the coordinates in another order: k has been at ``places[k]`` so far."""
+        """The same averages with the coordinates in another order: k of the whole block was at ``places[k]`` so far."""
 
     @abstractmethod
     def tensors(self) -> list[Tensor]:
@@ -229,7 +229,10 @@ def metric_of(
 
 
 def _scales(parts: Sequence[Tensor], block: Block, ramp: str, unit: float) -> Iterable[Tensor | float]:
-    """s of each tensor, with what other processes have of it."""
-    if ramp == "largest":
-        return block.shards.largest(torch.stack([x.amax() if x.numel() else x.new_zeros(()) for x in parts]))
-    return [unit] * len(parts)
+    """s of each tensor."""
+    return largest_entries(parts, block) if ramp == "largest" else [unit] * len(parts)
+
+
+def largest_entries(parts: Sequence[Tensor], block: Block) -> Tensor:
+    """The largest entry of each tensor of the block, with what other processes have of it; zero where it is empty."""
+    return block.shards.largest(torch.stack([x.amax() if x.numel() else x.new_zeros(()) for x in parts]))

@@ -183,7 +183,10 @@ class Frame:
 
 @dataclass(frozen=True)
 class Turn:
-    """The bases of the parameters of a block in one step; None is a parameter's own."""
+    """The bases of the parameters of a block in one step; None is a parameter's own.
+
+    Of sharded parameters every process has the bases, and of what is rotated its part.
+    """
 
     block: Block
     frames: tuple[Frame | None, ...]
@@ -200,47 +203,50 @@ class Turn:
         parts = zip(self.block.parts(), self.frames, strict=True)
         return [part for (_, part), frame in parts if frame is not None and frame.is_first]
 
+    def whole(self, rows: Tensor) -> Tensor:
+        """The rows [..., entries of all shards] of which this process has a part: only as such they can be rotated."""
+        return rows if self.is_identity else self.block.whole(rows)
+
     def rotate(self, rows: Tensor) -> Tensor:
         """The rows [..., entries] in the basis of the averages."""
-        return self._each(rows, Frame.rotate)
+        return self._each(self.whole(rows), Frame.rotate)
 
     def rotate_back(self, rows: Tensor) -> Tensor:
-        return self._each(rows, Frame.rotate_back)
+        return self._each(self.whole(rows), Frame.rotate_back)
 
-    def _each(self, rows: Tensor, verb: Callable[[Frame, Tensor], Tensor]) -> Tensor:
+    def _each(self, whole: Tensor, verb: Callable[[Frame, Tensor], Tensor]) -> Tensor:
         if self.is_identity:
-            return rows
-        out = torch.empty_like(rows)
-        for (_, part), frame in zip(self.block.parts(), self.frames, strict=True):
-            piece = rows[..., part]
+            return whole
+        out = torch.empty_like(whole)
+        for (_, part), frame in zip(self.block.parts(whole=True), self.frames, strict=True):
+            piece = whole[..., part]
             out[..., part] = piece if frame is None else verb(frame, piece.contiguous())
-        return out
+        return self.block.own(out)
 
-    def see(self, x: Direction, rows: bool) -> Direction:
-        """The direction, and its rows if asked for, in the basis of the averages."""
+    def see(self, x: Direction, whole: Tensor, *, alone: bool, rows: bool) -> Direction:
+        """x in the basis of the averages, with its rows if asked for, or with d ``alone`` as its row; d as a whole."""
         if self.is_identity:
             return x
-        d = self.rotate(x.d)
-        if x.rows.data_ptr() == x.d.data_ptr():  # d itself is the only row
-            return replace(x, d=d, rows=d.unsqueeze(0), memo={})
-        return replace(x, d=d, rows=self.rotate(x.rows) if rows else x.rows, memo={})
+        d = self._each(whole, Frame.rotate)
+        seen = d.unsqueeze(0) if alone else self.rotate(x.rows) if rows else x.rows
+        return replace(x, d=d, rows=seen, memo={})
 
-    def after(self, d: Tensor, beta: float, refresh: bool) -> tuple[Turn, Tensor | None]:
-        """The bases of the next step, and where each coordinate of the block was before; None if all stay."""
+    def after(self, whole: Tensor, beta: float, refresh: bool) -> tuple[Turn, Tensor | None]:
+        """The bases of the next step, and where each coordinate of the whole block was before; None if all stay."""
         if self.is_identity:
             return self, None
         frames: list[Frame | None] = []
         moved: dict[int, Tensor] = {}
-        for (_, part), frame in zip(self.block.parts(), self.frames, strict=True):
+        for (_, part), frame in zip(self.block.parts(whole=True), self.frames, strict=True):
             if frame is not None:
-                frame, order = frame.after(d[part].contiguous(), beta, refresh)
+                frame, order = frame.after(whole[part].contiguous(), beta, refresh)
                 if order is not None:
                     moved[part.start] = order
             frames.append(frame)
         turn = replace(self, frames=tuple(frames))
         if not moved:
             return turn, None
-        places = torch.arange(len(d), device=d.device)
+        places = torch.arange(len(whole), device=whole.device)
         for start, order in moved.items():
             places[start : start + len(order)] = start + order
         return turn, places
@@ -261,20 +267,25 @@ class Bases:
         none = (None,) * len(x.block.params)
         if self.options is None or x.mask is not None:
             return Turn(x.block, none)
-        frames = []
-        for param, part in x.block.parts():
-            frame, turned = self.frames.get(param), self.options.turned(param.shape)
-            # A parameter that no gradient has moved yet, as behind the zeros of an adapter, has no eigenvectors.
-            if frame is None and any(turned) and bool(x.rows[:, part].any() | x.d[part].any()):
-                frame = Frame.first(x.d[part].reshape(matrix_shape(param.shape)), *turned)
-            frames.append(frame)
+        turned = [self.options.turned(param.shape) for param in x.block.params]
+        frames = [self.frames.get(param) for param in x.block.params]
+        new = [frame is None and any(sides) for frame, sides in zip(frames, turned, strict=True)]
+        if not any(new):
+            return Turn(x.block, tuple(frames))
+        # A parameter that no gradient has moved yet, as behind the zeros of an adapter, has no eigenvectors.
+        moved = [x.rows[:, part].any() | x.d[part].any() for _, part in x.block.parts()]
+        moves = x.block.shards.largest(torch.stack(moved).to(x.d.dtype)).tolist()
+        d = x.block.whole(x.d)
+        for k, (param, part) in enumerate(x.block.parts(whole=True)):
+            if new[k] and moves[k]:
+                frames[k] = Frame.first(d[part].reshape(matrix_shape(param.shape)), *turned[k])
         return Turn(x.block, tuple(frames))
 
-    def after(self, turn: Turn, d: Tensor, step: int) -> tuple[Turn, Tensor | None]:
+    def after(self, turn: Turn, whole: Tensor, step: int) -> tuple[Turn, Tensor | None]:
         """Those of a block once the step number ``step`` is taken; see :meth:`Turn.after`."""
         if self.options is None:
             return turn, None
-        return turn.after(d, self.options.beta, step % self.options.every == 0)
+        return turn.after(whole, self.options.beta, step % self.options.every == 0)
 
     def keep(self, turn: Turn) -> None:
         self.frames.update(

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..direction import Direction
 from ..gradients import Block, is_divided, total_norms
 from ._averages import Averages, Label, Pair
-from ._basis import Bases, EigenBasis, Turn
+from ._basis import Bases, Turn
 from ._estimators import Estimator
 from ._memory import Growth, check_memory
 from ._momentum import Momentum, Moving
@@ -52,7 +52,7 @@ class MeasuredBlock:
     labels: list[Label]  # the averages that are updated
     turn: Turn  # the basis of the averages in this step
     next: Turn  # and in the next
-    moved: Tensor | None  # where each coordinate of that one was before, if not where it is
+    moved: Tensor | None  # where each coordinate of that one, as a whole, was before, if not where it is
     moving: Mapping[Tensor, Moving] | None = None  # the momentum before the metric, as it will be after the step
     m: Tensor | None = None  # and what it gives for this block, in the basis of the averages
 
@@ -69,8 +69,9 @@ def measure_block(
         if not measurement.estimator.of_direction:  # d is no longer what these weights make of the rows
             seen = replace(seen, weights=preference, complete=False)
     turn = bases.turn(seen)
-    following, moved = bases.after(turn, x.d, step)
-    seen = turn.see(seen, averages.rotates_rows)
+    whole = turn.whole(x.d)
+    following, moved = bases.after(turn, whole, step)
+    seen = turn.see(seen, whole, alone=measurement.estimator.of_direction, rows=averages.rotates_rows)
     labels = measurement.estimator.labels(seen, measurement.drawn) if measurement.active else []
     m = None if m is None else turn.rotate(m)
     return MeasuredBlock(averages, averages, seen, labels, turn, following, moved, moving, m)
@@ -93,13 +94,9 @@ def with_memory(blocks: Iterable[MeasuredBlock], estimator: Estimator) -> dict[B
     return found
 
 
-def check_shards(block: Block, basis: EigenBasis | None, dtype: torch.dtype | None) -> None:
+def check_shards(block: Block, dtype: torch.dtype | None) -> None:
     """Raise if parameters that are divided among processes cannot have such averages."""
-    if not is_divided(block.params[0]):
-        return
-    if basis is not None:
-        raise ValueError("basis='eigen' needs whole matrices, and these are sharded: use basis='identity', or DDP")
-    if dtype is torch.float8_e5m2:
+    if dtype is torch.float8_e5m2 and is_divided(block.params[0]):
         raise ValueError(
             "dtype=torch.float8_e5m2 has one exponent for all entries of a tensor, which processes with different "
             "shards of it would choose differently: use torch.bfloat16"

@@ -197,7 +197,7 @@ class PairAverages(Averages):
 
     def reorder(self, places: Tensor) -> None:
         if self.F is not None:
-            self.F = chosen(self.F, places)
+            self.F = self.block.own(chosen(self.block.whole(self.F), places))
 
     @property
     def age(self) -> Any:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..checks import check_choice, check_flag, check_fraction, check_integer, check_positive
 from ..direction import Direction
 from ..gradients import Block, Layout
-from ._averages import Averages, Make, metric_of, shrink_for
+from ._averages import Averages, Make, largest_entries, metric_of, shrink_for
 from ._basis import Bases, BasisName, EigenBasis
 from ._checkpoint import check_state, load_state, save_state
 from ._estimators import ESTIMATORS, Estimator, Marginal, choose
@@ -307,7 +307,7 @@ class PreferenceMetric:
     ) -> dict[Block, MeasuredBlock]:
         """What this step does to each block, the memory for it allocated; raises if there is not enough."""
         for x in directions:
-            check_shards(x.block, self.basis, self.dtype)
+            check_shards(x.block, self.dtype)
         step = self.steps + 1
         blocks = [measure_block(x, measurement, store, self._bases, self._momentum, step) for x in directions]
         return with_memory(blocks, measurement.estimator)
@@ -331,8 +331,9 @@ class PreferenceMetric:
             part = d if columns is None else d[columns]
             C = None if curvature is None else curvature(columns)
             M = metric_of(part, C, x.block, floor=floor, eps=eps, alpha=alpha, ramp=self.ramp, unit=shrink)
-            for first in firsts:
-                M[first] = M[first].amax()
+            if firsts:
+                for first, s in zip(firsts, largest_entries([M[first] for first in firsts], x.block), strict=True):
+                    M[first] = s
             return torch.div(part, M, out=M)
 
         firsts = block.turn.first_parts()

@@ -278,7 +278,7 @@ class SeparableAverages(Averages):
 
     def reorder(self, places: Tensor) -> None:
         if self.v is not None:
-            self.v = chosen(self.v, places)
+            self.v = self.block.own(chosen(self.block.whole(self.v), places))
 
     @property
     def age(self) -> Any:

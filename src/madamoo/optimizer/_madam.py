@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
-import torch
 from torch import Tensor
-from torch.utils._foreach_utils import _get_fused_kernels_supported_devices
 
-from ..gradients import is_divided
 from ..metric import Metric, PreferenceMetric
 from ..solvers import Solver
+from ._inner import adamw
 from ._multi_objective import MultiObjective
 from ._options import OptionArguments
 
@@ -58,21 +56,8 @@ class MAdam(MultiObjective):
         **options: Unpack[OptionArguments],
     ) -> None:
         super().__init__(
-            _fused_adam(list(params), lr=lr, betas=betas, eps=eps, weight_decay=weight_decay),
+            adamw(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay),
             solver,
             PreferenceMetric() if isinstance(metric, str) and metric == "default" else metric,
             **options,
         )
-
-
-def _fused_adam(params: list[Any], **options: Any) -> torch.optim.AdamW:
-    optimizer = torch.optim.AdamW(params, fused=True, **options)
-    devices = _get_fused_kernels_supported_devices()
-    tensors = [p for group in optimizer.param_groups for p in group["params"]]
-    if not all(p.device.type in devices and p.is_floating_point() for p in tensors):  # torch would say so in step()
-        for settings in (optimizer.defaults, *optimizer.param_groups):
-            settings["fused"] = False
-    for settings in optimizer.param_groups:  # torch has no kernel for tensors of both kinds together
-        if len({is_divided(p) for p in settings["params"]}) > 1:
-            settings["fused"], settings["foreach"] = False, False
-    return optimizer

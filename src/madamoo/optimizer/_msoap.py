@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from .. import solvers
 from ..metric import EigenBasis, PreferenceMetric
 from ..solvers import COSMOS, Preference, Solver
+from ._inner import sgd
 from ._multi_objective import MultiObjective
 from ._options import OptionArguments
 
@@ -69,7 +69,7 @@ class MSOAP(MultiObjective):
         estimator = self.estimator_for(solver) if estimator == "auto" else estimator
         metric = PreferenceMetric(estimator, basis=EigenBasis(beta=second), momentum=first, every=every)
         # Without a momentum of its own, SGD's weight decay is decoupled.
-        super().__init__(torch.optim.SGD(params, lr=lr, weight_decay=weight_decay), solver, metric, **options)
+        super().__init__(sgd(params, lr=lr, weight_decay=weight_decay), solver, metric, **options)
 
     @staticmethod
     def estimator_for(solver: Solver | None) -> str:
