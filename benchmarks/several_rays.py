@@ -12,45 +12,43 @@ from __future__ import annotations
 
 import argparse
 import time
+from itertools import combinations_with_replacement
 
 import torch
 
-from madamoo import PreferenceMetric
 from madamoo.bench import configure, get
 from madamoo.bench.problems import data_root
 from madamoo.bench.training import FrontTraining
-from madamoo.direction import Direction
-from madamoo.metric import Measurement
+from madamoo.metric import ReferenceMetric
 
-BETA = 0.999
+BETA, RAMPUP = 0.999, 300  # as PreferenceMetric has them
 
 
 class RayByRay(FrontTraining):
     """The same training, but for how the rays of a step meet the metric; the inner optimizer is AdamW all the same."""
 
     def prepare(self) -> None:
-        self.metric = PreferenceMetric("full")
         groups = [{"params": group["params"], "lr": group["lr"]} for group in self.optimizer.param_groups]
         self.optimizer = torch.optim.AdamW(groups, weight_decay=0.0)
         self.params = [p for group in groups for p in group["params"]]
+        self.metrics: list[ReferenceMetric] = []
 
     def advance(self) -> bool:
         batch = self.batches.draw(self.step % self.batches.steps, self.generator)
         rays = self.method.sampler(self.step / self.total_steps)
         self.set_rates()
+        if not self.metrics:
+            beta, rampup = BETA ** (1 / len(rays)), RAMPUP * len(rays)
+            self.metrics = [ReferenceMetric(beta, rampup=rampup) for _ in self.params]
         whitened = [torch.zeros_like(p) for p in self.params]
         for ray in rays:
             with self.model.at(ray):
                 losses = self.benchmark.losses(self.model, batch)
             each = [torch.autograd.grad(loss, self.params, retain_graph=True, allow_unused=True) for loss in losses]
-            for k, param in enumerate(self.params):
-                keys = tuple(i for i, row in enumerate(each) if row[k] is not None)
-                rows = torch.stack([each[i][k].reshape(-1) for i in keys])
-                x = Direction((param,), ray[list(keys)] @ rows, tuple(ray.tolist()), keys, rows, complete=True)
-                out = self.metric.precondition(x, BETA ** (1 / len(rays)), Measurement("full", True))
-                whitened[k] += out.view_as(param)
-                self.metric.update(x, BETA ** (1 / len(rays)), Measurement("full", True))
-        self.metric.steps += 1
+            for k, metric in enumerate(self.metrics):
+                rows = {i: row[k] for i, row in enumerate(each) if row[k] is not None}
+                d = sum(float(ray[i]) * g for i, g in rows.items())
+                whitened[k] += metric.step(rows, [*combinations_with_replacement(rows, 2)], ray.tolist(), d)
         for param, value in zip(self.params, whitened, strict=True):
             param.grad = value
         self.optimizer.step()
