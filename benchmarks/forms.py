@@ -218,10 +218,10 @@ class Stepper:
             state.follow(torch.einsum("i,imn->mn", lam, rows))
 
 
-def train(cell: str, form: Form, lr: float, seed: int) -> tuple[float, float, float, float]:
+def train(cell: str, form: Form, lr: float, seed: int, epochs: int | None) -> tuple[float, float, float, float]:
     """Validation metric with its sign such that less is better, test metric, training loss at the end, seconds."""
     name, solver = cell.rsplit(":", 1)
-    config = configure(name, solver=solver, optimizer="adam", seed=seed, lr=lr)
+    config = configure(name, solver=solver, optimizer="adam", seed=seed, lr=lr, epochs=epochs)
     benchmark, profile = problem_of(config)
     data = benchmark.load(data_root(None), profile, seed)
     run = Training(config, benchmark, profile, data, torch.device("cpu"))
@@ -243,12 +243,13 @@ def main() -> None:
     parser.add_argument("--forms", nargs="*", default=[*FORMS], choices=[*FORMS])
     parser.add_argument("--rates", nargs="*", type=float, default=[3e-3, 1e-2])
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
+    parser.add_argument("--epochs", type=int)
     given = parser.parse_args()
     torch.set_num_threads(1)
     for cell in given.cells:
         print(f"{cell}, rates {given.rates}", flush=True)
         for label in given.forms:
-            runs = {lr: [train(cell, FORMS[label], lr, s) for s in given.seeds] for lr in given.rates}
+            runs = {lr: [train(cell, FORMS[label], lr, s, given.epochs) for s in given.seeds] for lr in given.rates}
             lr = min(runs, key=lambda rate: fmean(run[0] for run in runs[rate]))
             each = " ".join(f"{run[1]:.4g}" for run in runs[lr])
             mean, loss, seconds = (fmean(run[k] for run in runs[lr]) for k in (1, 2, 3))

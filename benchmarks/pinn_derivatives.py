@@ -150,14 +150,14 @@ def deepxde_losses(name: str, count: int, network: nn.Module) -> Losses:
 
     # PDE.losses asks only these two things of the model
     class Model:
-        net = network
+        net = nn.Sequential(network)  # not ours itself: DeepXDE's attributes have the names of some of ours
 
-    network.auxiliary_vars = None  # type: ignore[assignment]
+    Model.net.auxiliary_vars = None  # type: ignore[assignment]
     x = torch.as_tensor(data.train_x, dtype=torch.float32)
 
     def losses() -> list[Tensor]:
         inputs = x.detach().requires_grad_()
-        network.inputs = inputs  # type: ignore[assignment]
+        Model.net.inputs = inputs  # type: ignore[assignment]
         found = data.losses_train(None, network(inputs), lambda a, b: (a - b).square().mean(), inputs, Model)
         dde.gradients.clear()
         return list(found)

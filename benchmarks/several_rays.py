@@ -64,7 +64,8 @@ def main() -> None:
     parser.add_argument("benchmark")
     parser.add_argument("methods", nargs="+")
     parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--lr", type=float, default=None)
+    parser.add_argument("--lr", type=float)
+    parser.add_argument("--epochs", type=int)
     given = parser.parse_args()
     torch.set_num_threads(1)
     problem = get(given.benchmark)
@@ -75,7 +76,8 @@ def main() -> None:
             data = problem.load(data_root(None), profile, seed)
             for way, kind in (("Adam", FrontTraining), ("merged", FrontTraining), ("ray by ray", RayByRay)):
                 optimizer = "adam" if way == "Adam" else "madam"
-                config = configure(given.benchmark, solver=method, optimizer=optimizer, lr=given.lr, seed=seed)
+                options = {"lr": given.lr, "epochs": given.epochs, "seed": seed}
+                config = configure(given.benchmark, solver=method, optimizer=optimizer, **options)
                 training = kind(config, problem, profile, data, torch.device("cpu"))
                 if isinstance(training, RayByRay):
                     training.prepare()
