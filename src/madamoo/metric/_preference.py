@@ -319,7 +319,9 @@ class PreferenceMetric:
         curvature = averages.curvature(
             seen, labels, beta, measurement.norms, self.bias_correction, shrink, measurement.every
         )
-        floor = None if averages.needs_no_floor(seen, labels) else (1.0 - beta) if self.floor else 0.0
+        floor = (1.0 - beta) if self.floor else 0.0
+        if block.m is None and averages.needs_no_floor(seen, labels):
+            floor = None
         if floor and curvature is None and not measurement.active:  # first reached between two measurements
             floor = 1.0
         alpha = self.alpha
