@@ -240,9 +240,13 @@ class PreferenceMetric:
         return self.dtype
 
     def largest_gradient(self, param: Tensor) -> float:
-        """One whose square fits into the averages; what is rounded has the range of float32."""
+        """One whose square fits into the averages; what is rounded has the range of float32.
+
+        A rotation may put the length of a whole matrix into one entry.
+        """
         dtypes = (self.compute_dtype(param), *([torch.float32] if self.rounds else []))
-        return min(torch.finfo(dtype).max for dtype in dtypes) ** 0.5 / 8
+        length = 1 if self.basis is None else max(param.numel(), 1) ** 0.5
+        return min(torch.finfo(dtype).max for dtype in dtypes) ** 0.5 / (8 * length)
 
     def measure(self, count: int, *, static: bool, rows: bool = True) -> Measured:
         estimator, chooses = self.resolve(static=static, count=count), self.estimator == "auto" and not static
