@@ -63,7 +63,7 @@ class PreferenceMetric:
             not matter, and no entry enters the ramp-up larger than it leaves it; ``"paper"``: 1.
         bias_correction: divide each average by 1 - beta^n, n its number of updates.
         floor: keep C at or above (1 - beta) d^2, which bounds every entry of the result by 1 / sqrt(1 - beta) once the
-            ramp-up is over.
+            ramp-up is over; and at d^2 where there is no average yet.
         every: compute the gradients of single objectives for the averages every so many steps only; what is made of
             them decays by beta^every. Averages of d^2 (``"separable"``, ``"collapsed"``, ``"marginal"``) are updated in
             every step, and in the eigenbasis the first ten steps are all measured. An objective that is never in a
@@ -323,11 +323,10 @@ class PreferenceMetric:
         curvature = averages.curvature(
             seen, labels, beta, measurement.norms, self.bias_correction, shrink, measurement.every
         )
-        floor = (1.0 - beta) if self.floor else 0.0
-        if block.m is None and averages.needs_no_floor(seen, labels):
-            floor = None
-        if floor and curvature is None and not measurement.active:  # first reached between two measurements
-            floor = 1.0
+        floor = None
+        if block.m is not None or not averages.needs_no_floor(seen, labels):
+            share = 1.0 if curvature is None else 1.0 - beta  # without an average, d^2 is all that is known
+            floor = share if self.floor else 0.0
         alpha = self.alpha
         eps = self.eps if shrink == 1.0 else max(self.eps * shrink * shrink, torch.finfo(seen.d.dtype).tiny)
         divided = seen.d if block.m is None else block.m
