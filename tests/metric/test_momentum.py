@@ -75,6 +75,17 @@ def test_the_bound_holds_where_the_averages_start_again(feed):
     assert float(feed(opt, param, rows[20:]).abs().max()) <= 2.0 + 1e-9
 
 
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_measured_now_and_then_it_starts_no_faster(estimator, feed):
+    """There is no ramp-up: by the one sample of the first step, those that follow would be divided by too little."""
+    rows, largest = np.random.default_rng(4).normal(size=(30, 2, 300)), []
+    for every in (1, 10):
+        param = nn.Parameter(torch.zeros(300, dtype=torch.float64))
+        found = feed(sgd([param], solvers.RLW(), estimator=estimator, momentum=0.9, every=every), param, rows)
+        largest.append(float(found[:10].square().mean(1).sqrt().max()))
+    assert largest[1] < 1.1 * largest[0]
+
+
 @pytest.mark.parametrize("estimator", ["auto", "full", "separable", "marginal"])
 def test_constant_weights_are_adam(estimator):
     net, other = Net(), Net()
