@@ -288,6 +288,11 @@ def test_accumulation_is_one_batch():
     close_params(one, two, rtol=1e-7, atol=1e-9)
 
 
+def test_a_matrix_without_entries_has_no_basis():
+    chosen, empty = PreferenceMetric(basis="eigen"), torch.nn.Parameter(torch.zeros(0, 3))
+    assert EigenBasis().turned(empty.shape) == (False, False) and chosen.state_bytes([empty], 2) == 0
+
+
 def test_checkpoints_that_do_not_fit_are_refused():
     def built(basis):
         net = Net()
@@ -389,10 +394,20 @@ def test_whatever_the_size_of_gradients_the_basis_is_orthonormal(exponents, esti
 
 
 @pytest.mark.parametrize(
-    "options", [{"every": 0}, {"every": 1.5}, {"beta": 1.0}, {"beta": -0.1}, {"longest": 0}, {"sides": "left"}]
+    "options",
+    [
+        {"every": 0},
+        {"every": 1.5},
+        {"every": True},
+        {"beta": 1.0},
+        {"beta": -0.1},
+        {"beta": "0.9"},
+        {"longest": 0},
+        {"sides": "left"},
+    ],
 )
 def test_wrong_options(options):
-    with pytest.raises(ValueError, match=next(iter(options))):
+    with pytest.raises(ValueError, match=f"^{next(iter(options))} must be"):
         EigenBasis(**options)
 
 

@@ -244,3 +244,20 @@ def test_the_sum_of_many_large_gradients_does_not_overflow(feed):
         opt = build(param, estimator, beta=0.9)
         assert feed(opt, param, rows, 4 * weights).abs().max() <= ReferenceMetric(0.9).bound * (1 + 1e-4)
         assert opt.skipped == 0
+
+
+@pytest.mark.parametrize("estimator", RESTLESS)
+def test_a_rotation_lets_no_square_overflow(estimator):
+    """It may put the length of a whole matrix into one entry; the averages stay finite, whatever is let in."""
+    for power in (14, 15, 16, 17, 18):
+        trunk, small = nn.Parameter(torch.zeros(64, 64)), nn.Parameter(torch.zeros(2))
+        metric = PreferenceMetric(estimator, basis="eigen", momentum=0.9)
+        opt = MultiObjective(torch.optim.SGD([trunk, small], lr=0.0), "rlw", metric)
+        for _ in range(2):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                opt.backward([10.0**power * trunk.sum() + small[i] for i in range(2)])
+            assert trunk.grad is not None and trunk.grad.isfinite().all()
+            opt.step()
+        assert all(t.isfinite().all() for block in opt.metric.averages for t in block.tensors())
+        assert opt.skipped == (2 if power > 16 else 0)

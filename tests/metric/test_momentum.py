@@ -54,6 +54,38 @@ def test_the_bound_holds_where_the_preference_jumps(feed):
         assert float(found.abs().max()) <= 2.0 + 1e-9  # 1 / sqrt(1 - beta)
 
 
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_the_bound_holds_where_the_momentum_outlives_the_averages(estimator, feed):
+    """Gradients that vanish: the average of d^2 forgets the large ones first."""
+    rows = np.random.default_rng(2).normal(size=(60, 2, 5))
+    rows[20:] *= 1e-5
+    param = nn.Parameter(torch.zeros(5, dtype=torch.float64))
+    found = feed(sgd([param], solvers.RLW(), estimator=estimator, momentum=0.95, beta=0.75), param, rows)
+    assert float(found.abs().max()) <= 2.0 + 1e-9
+
+
+@pytest.mark.filterwarnings("ignore:the weights of a static solver were changed")
+def test_the_bound_holds_where_the_averages_start_again(feed):
+    """The weights of a static solver are changed: the momentum still holds what the averages have lost."""
+    rows = np.random.default_rng(3).normal(size=(22, 2, 500))
+    param = nn.Parameter(torch.zeros(500, dtype=torch.float64))
+    opt = sgd([param], solvers.LS([0.5, 0.5]), momentum=0.9, beta=0.75)
+    feed(opt, param, rows[:20])
+    opt.solver.coefficients.copy_(torch.tensor([0.9, 0.1], dtype=torch.float64))
+    assert float(feed(opt, param, rows[20:]).abs().max()) <= 2.0 + 1e-9
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_measured_now_and_then_it_starts_no_faster(estimator, feed):
+    """There is no ramp-up: by the one sample of the first step, those that follow would be divided by too little."""
+    rows, largest = np.random.default_rng(4).normal(size=(30, 2, 300)), []
+    for every in (1, 10):
+        param = nn.Parameter(torch.zeros(300, dtype=torch.float64))
+        found = feed(sgd([param], solvers.RLW(), estimator=estimator, momentum=0.9, every=every), param, rows)
+        largest.append(float(found[:10].square().mean(1).sqrt().max()))
+    assert largest[1] < 1.1 * largest[0]
+
+
 @pytest.mark.parametrize("estimator", ["auto", "full", "separable", "marginal"])
 def test_constant_weights_are_adam(estimator):
     net, other = Net(), Net()

@@ -339,6 +339,18 @@ def test_averages_that_start_late_are_measured_in_a_row(feed):
     assert largest[1] < 2.0 * largest[0]
 
 
+@pytest.mark.parametrize("estimator", ["full", "pair", "diagonal", "separable"])
+def test_what_no_objective_reaches_is_divided_alike_in_every_step(estimator):
+    """A parameter that the extra term alone reaches has no average, whether the step is measured or not."""
+    param, other = (torch.nn.Parameter(torch.ones(3, dtype=torch.float64)) for _ in range(2))
+    opt = MultiObjective(torch.optim.SGD([param, other], 1e-3), "rlw", PreferenceMetric(estimator, rampup=0, every=3))
+    for _ in range(6):
+        opt.zero_grad()
+        opt.backward([param.square().sum(), (param - 1.0).exp().sum()], extra=other.square().sum())
+        torch.testing.assert_close(other.grad, torch.ones_like(other), rtol=1e-9, atol=0.0)
+        opt.step()
+
+
 # -- a static solver whose weights are changed after all -------------------------------------------------------------
 
 

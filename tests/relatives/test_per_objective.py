@@ -166,6 +166,16 @@ def test_resumes_bit_for_bit(optimizer, dtype):
 
 
 @both
+def test_a_loaded_state_is_the_saved_one(optimizer):
+    """Also before the first step, and for a parameter that has none."""
+    model = Model()
+    opt = optimizer(model.parameters())
+    again = optimizer(Model().parameters())
+    again.load_state_dict(opt.state_dict())
+    assert again.state_dict() == opt.state_dict()
+
+
+@both
 def test_a_loaded_state_is_a_copy(optimizer):
     first, second = Model(), Model()
     a, b = optimizer(first.parameters()), optimizer(second.parameters())

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from ..checks import check_choice, check_fraction, check_integer
 from ..direction import Direction
 from ..gradients import Block
 
@@ -50,18 +51,14 @@ class EigenBasis:
     sides: Sides = "both"
 
     def __post_init__(self) -> None:
-        for name in ("every", "longest"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}")
-        if not 0.0 <= self.beta < 1.0:
-            raise ValueError(f"beta must be in [0, 1), got {self.beta!r}")
-        if self.sides not in ("both", "shorter"):
-            raise ValueError(f"sides must be 'both' or 'shorter', got {self.sides!r}")
+        check_integer("every", self.every, minimum=1)
+        check_fraction("beta", self.beta)
+        check_integer("longest", self.longest, minimum=1)
+        check_choice("sides", self.sides, ("both", "shorter"))
 
     def turned(self, shape: Sequence[int]) -> tuple[bool, bool]:
         """Whether the left and the right side of such a parameter are rotated."""
-        if len(shape) < 2:
+        if len(shape) < 2 or 0 in shape:
             return False, False
         m, n = matrix_shape(shape)
         left, right = (1 < side <= min(self.longest, max(SMALL, SKEW * other)) for side, other in ((m, n), (n, m)))

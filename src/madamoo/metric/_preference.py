@@ -30,7 +30,7 @@ Ramp: TypeAlias = Literal["largest", "paper"]
 DTYPES = (None, torch.float64, torch.float32, *DROPPED)
 RAMPS = ("largest", "paper")
 RAMPUP = 300
-YOUNG = 10  # averages that start in an eigenbasis, or in the middle of a run, are measured in so many steps first
+YOUNG = 10  # averages that start in an eigenbasis, behind a momentum, or in the middle of a run: first so many in a row
 PIECE = 1 << 18  # coordinates at a time: what is computed from them on the way stays in the cache
 
 
@@ -66,9 +66,9 @@ class PreferenceMetric:
             ramp-up is over; at d^2 where there is no average yet.
         every: compute the gradients of single objectives for the averages every so many steps only; what is made of
             them decays by beta^every. Averages of d^2 (``"separable"``, ``"collapsed"``, ``"marginal"``) are updated in
-            every step, and in the eigenbasis the first ten steps are all measured. An objective that is never in a
-            batch of a measured step has no average: choose another number than the period with which objectives take
-            turns.
+            every step, and in the eigenbasis or with a momentum the first ten steps are all measured. An objective that
+            is never in a batch of a measured step has no average: choose another number than the period with which
+            objectives take turns.
         dtype: in which the averages are kept and d / M is computed; None is that of the parameter, float32 at least.
             ``torch.bfloat16`` and ``torch.float8_e5m2`` (or their names) halve and quarter the averages: these are
             rounded at random, right in expectation, and d / M is computed as with None.
@@ -127,8 +127,9 @@ class PreferenceMetric:
         if self.basis is not None:
             beta = self.basis.beta if beta is None else beta
         self._momentum = None if momentum is None else Momentum(check_fraction("momentum", momentum))
+        plain = self.basis is None and momentum is None
         if rampup is None:
-            rampup = RAMPUP if self.basis is None and momentum is None else 0
+            rampup = RAMPUP if plain else 0
         self.beta = None if beta is None else check_fraction("beta", beta)
         self.eps = check_positive("eps", eps)
         self.rampup = _rampup_steps(rampup, total_steps)
@@ -148,8 +149,9 @@ class PreferenceMetric:
 
         self.steps = 0
         # Steps until the averages are measured again; below zero, so many more are measured one after the other. In the
-        # basis that the first direction makes, all averages of it but a few are zero: they need those that follow.
-        self.wait = 0 if self.basis is None else 1 - YOUNG
+        # basis that the first direction makes, all averages of it but a few are zero: they need those that follow. And
+        # a momentum of several steps, with no ramp-up, is not to be divided by one sample.
+        self.wait = 0 if plain else 1 - YOUNG
         self.generator = torch.Generator().manual_seed(seed)
         self.noise = torch.Generator().manual_seed(seed)  # of rounding at random
         self.constant: dict[int, float] = {}  # lambda_i of the objectives in the collapsed average
@@ -240,9 +242,13 @@ class PreferenceMetric:
         return self.dtype
 
     def largest_gradient(self, param: Tensor) -> float:
-        """One whose square fits into the averages; what is rounded has the range of float32."""
+        """One whose square fits into the averages; what is rounded has the range of float32.
+
+        A rotation may put the length of a whole matrix into one entry.
+        """
         dtypes = (self.compute_dtype(param), *([torch.float32] if self.rounds else []))
-        return min(torch.finfo(dtype).max for dtype in dtypes) ** 0.5 / 8
+        length = 1 if self.basis is None else max(param.numel(), 1) ** 0.5
+        return min(torch.finfo(dtype).max for dtype in dtypes) ** 0.5 / (8 * length)
 
     def measure(self, count: int, *, static: bool, rows: bool = True) -> Measured:
         estimator, chooses = self.resolve(static=static, count=count), self.estimator == "auto" and not static
@@ -319,9 +325,10 @@ class PreferenceMetric:
         curvature = averages.curvature(
             seen, labels, beta, measurement.norms, self.bias_correction, shrink, measurement.every
         )
-        floor = None if averages.needs_no_floor(seen, labels) else (1.0 - beta) if self.floor else 0.0
-        if floor and curvature is None:  # no average yet: |d|, which a first average of d would give
-            floor = 1.0
+        floor = None
+        if block.m is not None or not averages.needs_no_floor(seen, labels):
+            share = 1.0 if curvature is None else 1.0 - beta  # without an average, d^2 is all that is known
+            floor = share if self.floor else 0.0
         alpha = self.alpha
         eps = self.eps if shrink == 1.0 else max(self.eps * shrink * shrink, torch.finfo(seen.d.dtype).tiny)
         divided = seen.d if block.m is None else block.m

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from .. import solvers
+from ..checks import check_fraction
 from ..metric import EigenBasis, PreferenceMetric
 from ..solvers import COSMOS, Preference, Solver
 from ._inner import sgd
@@ -64,7 +65,7 @@ class MSOAP(MultiObjective):
         every: int = 1,
         **options: Unpack[OptionArguments],
     ) -> None:
-        first, second = betas
+        first, second = (check_fraction("betas", beta) for beta in betas)
         solver = solvers.get(solver) if isinstance(solver, str) else solver
         estimator = self.estimator_for(solver) if estimator == "auto" else estimator
         metric = PreferenceMetric(estimator, basis=EigenBasis(beta=second), momentum=first, every=every)

@@ -129,7 +129,7 @@ class Step:
     @cached_property
     def limit(self) -> float:
         """The largest gradient entry that can be handled: with a metric, one whose square is finite."""
-        metric, each = self.rooms.metric, {p.dtype: p for p in self.params}
+        metric, each = self.rooms.metric, {p.dtype: p for p in sorted(self.params, key=Tensor.numel)}  # the largest
         if metric is None:
             return max(torch.finfo(dtype).max for dtype in each)
         return min(map(metric.largest_gradient, each.values()))

@@ -233,8 +233,9 @@ class PerObjective(Optimizer):
         params = [p for group in self.param_groups for p in group["params"]]
         keys = [key for group in state_dict["param_groups"] for key in group["params"]]
         for param, key in zip(params, keys, strict=True):
-            saved = {k: v for k, v in state_dict["state"].get(key, {}).items() if isinstance(v, Tensor)}
-            self.state[param].update({name: value.to(param.device, copy=True) for name, value in saved.items()})
+            for name, value in state_dict["state"].get(key, {}).items():
+                if isinstance(value, Tensor):
+                    self.state[param][name] = value.to(param.device, copy=True)
         run.count, run.names = count, None if names is None else tuple(names)
         run.skipped, run.pending = own["skipped"], None
 
