@@ -245,3 +245,26 @@ def test_a_run_resumes_bit_for_bit(estimator, options):
         for state in states:
             state["multi_objective"]["layout"]["blocks"].sort()  # their order has no meaning
         assert same(*states) and same(net.state_dict(), again.state_dict())
+
+
+@pytest.mark.parametrize("estimator", [None, "marginal"])
+def test_heads_weigh_one_between_looks_at_the_gradients(estimator, monkeypatch):
+    """A sum over the objectives would have the solver's weights; without heads, it is enough."""
+    passes = []
+    grad = torch.autograd.grad
+    monkeypatch.setattr(torch.autograd, "grad", lambda *a, **k: passes.append(1) or grad(*a, **k))
+    for options, between in (({}, COUNT), ({"head_weights": "lambda"}, 1)):
+        net, metric = Heads(), None if estimator is None else PreferenceMetric(estimator)
+        solver = solvers.NashMTL(max_norm=None, update_every=3)
+        opt = MultiObjective(torch.optim.SGD(net.parameters(), 0.0), solver, metric, **options)
+        counts = []
+        for _ in range(4):
+            passes.clear()
+            opt.zero_grad()
+            opt.backward(net.losses(0))
+            counts.append(len(passes))
+            if estimator is None and not options:
+                wanted = grad(net.losses(0)[3], [net.heads[3].weight])[0]
+                torch.testing.assert_close(net.heads[3].weight.grad, wanted)
+            opt.step()
+        assert counts == [COUNT, between, between, COUNT]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..direction import Direction, clip_factor, combine
 from ..gradients import (
+    Block,
     Collected,
     Collector,
     Cut,
@@ -182,7 +183,7 @@ class Step:
         """The gradients of one more batch: a pass for each row that is needed, one for the sum of the rest."""
         rooms = self.rooms
         needed: Sequence[int] = batch.present
-        if not rooms.keeps_every_row(self.measurement):
+        if not (rooms.keeps_every_row(self.measurement) or self._heads_weigh_one):
             needed = () if self.measurement is None else self.measurement.needed(batch.present)
             self._check_same_weights()
         rest = None
@@ -287,9 +288,9 @@ class Step:
             return
         limit, rows = self.limit, self.rows
         everywhere = solver.family == "preference"  # its weights hold for heads too, so heads count
-        weighed = [r for r in rows if everywhere or self._follows_lambda(r)]
+        weighed = [r for r in rows if everywhere or self._follows_lambda(r.block)]
         # What the Gram matrix does not show: an extra term has no part in it.
-        others = [r for r in rows if r.has_rest or not (everywhere or self._follows_lambda(r))]
+        others = [r for r in rows if r.has_rest or not (everywhere or self._follows_lambda(r.block))]
         gram = gram_matrix(weighed, len(self.values))
         # No entry is larger than these: that spares a look at every row.
         sizes = gram.diagonal().clamp_min(0).sqrt().tolist()
@@ -320,14 +321,20 @@ class Step:
 
     # Room three.
 
-    def _follows_lambda(self, rows: Rows) -> bool:
-        """Whether a gradient-balancing solver's weights hold for these rows; else they follow their own objective."""
+    @property
+    def _heads_weigh_one(self) -> bool:
+        """Whether some parameters do not follow a solver that looks at gradients now and then: a sum would."""
+        blocks = self.collected.layout.blocks
+        return self.rooms.solver.family == "gradient" and not all(map(self._follows_lambda, blocks))
+
+    def _follows_lambda(self, block: Block) -> bool:
+        """Whether a gradient-balancing solver's weights hold for a block; else it follows its own objective."""
         options = self.rooms.options
         if options.head_weights == "lambda" or len(self.values) == 1:
             return True
         if options.shared is not None:
-            return rows.block.params[0] in options.shared
-        return not isinstance(rows, HeadRows)
+            return block.params[0] in options.shared
+        return not block.owners
 
     def direct(self) -> None:
         """d = sum_i lambda_i g_i, block by block, clipped if asked for."""
@@ -337,7 +344,7 @@ class Step:
         ones = [float(i in self.present) for i in range(len(weights))]
         directions: list[Direction] = []
         for rows in self.rows:
-            follows = solver.family != "gradient" or self._follows_lambda(rows)
+            follows = solver.family != "gradient" or self._follows_lambda(rows.block)
             dtype = torch.promote_types(rows.stack.dtype, torch.float32)
             dtype = dtype if metric is None else metric.compute_dtype(rows.block.params[0])
             mask = None

@@ -19,7 +19,8 @@ class NashMTL(Solver):
     Args:
         max_norm: longest d; None for no limit.
         update_every: alpha is computed every so many steps, and kept in between. With ``max_norm=None`` the steps in
-            between need no gradient per objective: one backward pass instead of C.
+            between need no gradient per objective: one backward pass instead of C. Heads, which weigh their own
+            objective by 1, do; ``head_weights="lambda"`` spares that.
 
     Example:
         >>> losses, gram = torch.tensor([2.0, 1.0]), torch.tensor([[4.0, -1.5], [-1.5, 1.0]])
