@@ -14,7 +14,7 @@ from helpers import Net, adam, preference, wrap
 from madamoo import MAdam, MultiObjective, PreferenceMetric, diagnostics, solvers
 from madamoo.diagnostics import _measure
 from madamoo.diagnostics._measure import Piece, Sums, make_row
-from madamoo.metric._averages import metric_of
+from madamoo.metric._ramp import metric_of
 from madamoo.pareto import TiltedQuadratics
 
 STEPS = 7

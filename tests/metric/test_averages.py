@@ -1,4 +1,4 @@
-"""The pieces from which every curvature is made: coefficients, the shrinking of large weights, and the metric."""
+"""The pieces from which every curvature is made: coefficients, decay and bias, and the shrinking of large weights."""
 
 import math
 
@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from madamoo.direction import combine
 from madamoo.gradients import Block, HeadRows, SharedRows
 from madamoo.metric._averages import (
+    Averaging,
     all_pairs,
     check_pairs,
     coefficient,
     coefficients,
     effective_weights,
-    metric_of,
     shrink_for,
 )
 
@@ -48,12 +48,20 @@ def test_what_multiplies_an_average():
 def test_what_multiplies_the_averages_of_a_block():
     """One number per pair, or one per parameter in a block of heads; with norms, those stand before the weights."""
     x, bias = direction([0.5, -2.0]), {(0, 0): 0.5, (0, 1): 1.0, None: 0.25}
-    assert coefficients(x, [(0, 0), (0, 1)], (), None, bias, 1.0) == [0.5, -2.0]
-    assert coefficients(x, [(0, 0), (0, 1)], (), None, bias, 0.5) == [0.125, -0.5]
-    assert coefficients(x, [(0, 1)], (), {0: 3.0}, bias, 1.0) == [0.0]  # the norm of the other was never measured
-    assert coefficients(direction([0.5, -2.0], (1, 0)), [None], (1, 0), None, bias, 1.0) == [16.0, 1.0]
-    assert coefficients(direction([0.5, -2.0], (1, 0)), [], (1, 0), None, bias, 1.0) == []
+    assert coefficients(x, [(0, 0), (0, 1)], (), bias, Averaging(0.9)) == [0.5, -2.0]
+    assert coefficients(x, [(0, 0), (0, 1)], (), bias, Averaging(0.9, shrink=0.5)) == [0.125, -0.5]
+    assert coefficients(x, [(0, 1)], (), bias, Averaging(0.9, norms={0: 3.0})) == [
+        0.0
+    ]  # the norm of the other was never measured
+    assert coefficients(direction([0.5, -2.0], (1, 0)), [None], (1, 0), bias, Averaging(0.9)) == [16.0, 1.0]
+    assert coefficients(direction([0.5, -2.0], (1, 0)), [], (1, 0), bias, Averaging(0.9)) == []
     assert effective_weights(x, {1: 3.0}) == [0.0, -6.0] and effective_weights(x, None) == (0.5, -2.0)
+
+
+def test_decay_and_bias_follow_the_steps_between_measurements():
+    how = Averaging(0.9, every=3)
+    assert how.decay == pytest.approx(0.729) and how.bias(2) == pytest.approx(1 - 0.9**6)
+    assert Averaging(0.9, bias_correction=False).bias(1) == 1.0
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -70,33 +78,3 @@ def test_large_weights_are_shrunk_by_a_power_of_two(weights, norm):
 def test_weights_up_to_four_are_left_alone():
     assert shrink_for(direction([4.0, 0.0]), None) == shrink_for(direction([-2.0, 2.0]), None) == 1.0
     assert shrink_for(direction([4.0, 1e-3]), None) == 0.5 and shrink_for(direction([1.0, 0.0]), {0: 8.0}) == 0.5
-
-
-@pytest.mark.parametrize("ramp", ["largest", "paper"])
-def test_the_metric_from_its_curvature(ramp):
-    """Per tensor, with loops: M = alpha sqrt(max(C, floor d^2) + eps) + (1 - alpha) s."""
-    generator = torch.Generator().manual_seed(0)
-    sizes, eps = [3, 0, 1, 4], 1e-3
-    block = Block(tuple(map(torch.empty, sizes)))
-    for alpha in (0.0, 0.25, 1.0):
-        for floor in (None, 0.0, 0.1):
-            d, C = torch.randn(2, 8, generator=generator, dtype=torch.float64)
-            C = C.abs() if floor is None else C  # None says that it is above the floor
-            wanted, start = [], 0
-            for size in sizes:
-                roots = []
-                for k in range(start, start + size):
-                    least = -math.inf if floor is None else floor * float(d[k]) ** 2
-                    roots.append(math.sqrt(max(float(C[k]), least) + eps))
-                start += size
-                s = {"largest": max, "paper": lambda r: 0.5}[ramp](roots or [0.0])
-                wanted += [alpha * root + (1 - alpha) * s for root in roots]
-            found = metric_of(d, C.clone(), block, floor=floor, eps=eps, alpha=alpha, ramp=ramp, unit=0.5)
-            torch.testing.assert_close(found, torch.tensor(wanted, dtype=torch.float64))
-
-
-def test_without_an_average_there_is_no_curvature():
-    d = torch.tensor([3.0, 0.0])
-    found = metric_of(d, None, Block((torch.empty(2),)), floor=0.25, eps=1e-2, alpha=1.0, ramp="largest")
-    torch.testing.assert_close(found, torch.tensor([2.26, 0.01]).sqrt())
-    assert d.tolist() == [3.0, 0.0]

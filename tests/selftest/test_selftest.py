@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from madamoo import MultiObjective, solvers
 from madamoo.cli import build_app
-from madamoo.metric import _averages, _estimators, _preference
+from madamoo.metric import _averages, _estimators, _preference, _ramp
 from madamoo.selftest import CHECKS, Outcome, Report, Skipped, describe, environment, measure_speed, run_checks
 from madamoo.solvers import CAGrad
 
@@ -37,7 +37,7 @@ def test_all_is_well_on_the_cpu():
 
 def test_a_wrong_metric_fails(monkeypatch):
     """A root that is not quite the square root. (One factor on all of M would be lost in Adam.)"""
-    right = _averages.metric_of
+    right = _ramp.metric_of
     monkeypatch.setattr(_preference, "metric_of", lambda *args, **kwargs: right(*args, **kwargs).pow(1.02))
     assert failures(QUICK[:4]) == {
         "one objective is Adam on the whitened gradient",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -25,6 +25,29 @@ owner of each parameter."""
 Norms: TypeAlias = Mapping[int, float]
 Curvature: TypeAlias = Callable[[slice | None], Tensor]
 """C_lambda of some coordinates of a block, or of all."""
+
+
+@dataclass(frozen=True)
+class Averaging:
+    """How averages of a block are made and read in one step.
+
+    Measured in every tenth step with beta = 0.999, an average decays by 0.999^10 each time.
+    """
+
+    beta: float  # the decay of one step
+    every: int = 1  # steps from one measurement to the next
+    norms: Norms | None = None  # |g_i|, if the averages are of g_i / |g_i|
+    bias_correction: bool = True
+    shrink: float = 1.0  # what multiplies the weights, and by its square C
+
+    @property
+    def decay(self) -> float:
+        """From one measurement to the next."""
+        return self.beta**self.every
+
+    def bias(self, n: int) -> float:
+        """What an average is divided by that started at zero and was measured n times."""
+        return 1.0 - self.decay**n if self.bias_correction else 1.0
 
 
 @dataclass
@@ -48,32 +71,15 @@ class Averages(ABC):
     n: list[int] = field(default_factory=list)
 
     @abstractmethod
-    def curvature(
-        self,
-        x: Direction,
-        measured: Sequence[Label],
-        beta: float,
-        norms: Norms | None,
-        bias_correction: bool,
-        shrink: float = 1.0,
-        every: int = 1,
-    ) -> Curvature | None:
+    def curvature(self, x: Direction, measured: Sequence[Label], how: Averaging) -> Curvature | None:
         """C_lambda as it will be once the ``measured`` pairs of the rows of x are in; None if there is no average yet.
 
-        The averages stay as they are. With ``norms`` |g_i|, the averages are of g_i / |g_i|. The weights are
-        multiplied by ``shrink``, so C by its square. ``beta`` is the decay of one step; what is measured every so many
-        steps decays by that of ``every`` steps.
+        The averages stay as they are.
         """
 
     @abstractmethod
     def update(
-        self,
-        x: Direction,
-        measured: Sequence[Label],
-        beta: float,
-        norms: Norms | None = None,
-        noise: torch.Generator | None = None,
-        every: int = 1,
+        self, x: Direction, measured: Sequence[Label], how: Averaging, noise: torch.Generator | None = None
     ) -> None:
         """Take the ``measured`` pairs of the rows of x in. ``noise`` rounds small dtypes."""
 
@@ -148,15 +154,10 @@ Make: TypeAlias = Callable[[Block], Averages]
 
 
 def coefficients(
-    x: Direction,
-    pairs: Sequence[Label],
-    owners: Sequence[int],
-    norms: Norms | None,
-    bias: Mapping[Label, float],
-    shrink: float,
+    x: Direction, pairs: Sequence[Label], owners: Sequence[int], bias: Mapping[Label, float], how: Averaging
 ) -> list[float]:
     """What multiplies each average in C_lambda: one number per pair, or one per parameter in a block of heads."""
-    weights, largest = [w * shrink for w in effective_weights(x, norms)], largest_coefficient(x)
+    weights, largest = [w * how.shrink for w in effective_weights(x, how.norms)], largest_coefficient(x)
     if owners and pairs:
         return [coefficient((i, i), weights, bias[None], largest) for i in owners]
     return [coefficient(pair, weights, bias[pair], largest) for pair in pairs if pair is not None]
@@ -197,42 +198,3 @@ def check_pairs(pairs: Sequence[Sequence[int]]) -> None:
     for pair in pairs:
         if len(pair) != 2 or not 0 <= pair[0] <= pair[1]:
             raise ValueError(f"have the pair {pair!r}")
-
-
-def metric_of(
-    d: Tensor,
-    C: Tensor | None,
-    block: Block,
-    *,
-    floor: float | None,
-    eps: float,
-    alpha: float,
-    ramp: str,
-    unit: float = 1.0,
-) -> Tensor:
-    """M = alpha sqrt(C + eps) + (1 - alpha) s; C may be overwritten. ``unit`` is what the paper's ramp has for s.
-
-    With all pairs up to date C >= (1 - beta) d^2 holds by itself; ``floor`` = 1 - beta enforces it when they are not,
-    so that no entry of d / M exceeds 1 / sqrt(floor). With 0, negative curvature counts as none; None is for curvature
-    that is known to be above the floor.
-    """
-    if C is None:
-        C = torch.zeros_like(d)
-    if floor is not None:
-        C = torch.maximum(C, floor * d.square()) if floor else C.clamp_(min=0.0)
-    M = C.add_(eps).sqrt_()
-    if alpha < 1.0:
-        parts = M.split(block.sizes)
-        for part, s in zip(parts, _scales(parts, block, ramp, unit), strict=True):
-            part.mul_(alpha).add_((1.0 - alpha) * s)
-    return M
-
-
-def _scales(parts: Sequence[Tensor], block: Block, ramp: str, unit: float) -> Iterable[Tensor | float]:
-    """s of each tensor."""
-    return largest_entries(parts, block) if ramp == "largest" else [unit] * len(parts)
-
-
-def largest_entries(parts: Sequence[Tensor], block: Block) -> Tensor:
-    """The largest entry of each tensor of the block, with what other processes have of it; zero where it is empty."""
-    return block.shards.largest(torch.stack([x.amax() if x.numel() else x.new_zeros(()) for x in parts]))

@@ -55,6 +55,13 @@ class Growth:
         return bytes_of(empty.grown([*old.pairs, *self.new], self.count, self.dtype, META).tensors()) - held
 
 
+def bytes_for(empty: Averages, estimator: Estimator, reaching: int, count: int, dtype: torch.dtype) -> int:
+    """What the averages of a parameter take that ``reaching`` of ``count`` objectives reach."""
+    if estimator.of_direction:
+        reaching = count = 1
+    return Growth(empty, estimator.pairs(range(reaching), None), count, dtype).bytes()
+
+
 def check_memory(growths: Sequence[Growth], device: torch.device, estimator: Estimator) -> None:
     """Raise if what a step is about to allocate on a device is not free there, and say what would fit."""
     free, needed = free_memory(device), sum(growth.bytes() for growth in growths)

@@ -13,9 +13,9 @@ from ..direction import Direction
 from ..gradients import Block, gathered, own_part
 from ._averages import (
     Averages,
+    Averaging,
     Curvature,
     Label,
-    Norms,
     check_pairs,
     coefficient,
     coefficients,
@@ -44,17 +44,8 @@ class PairAverages(Averages):
     scale: list[float] = field(default_factory=list)
     F: Tensor | None = None  # [len(pairs), entries of all parameters]
 
-    def curvature(
-        self,
-        x: Direction,
-        measured: Sequence[Label],
-        beta: float,
-        norms: Norms | None,
-        bias_correction: bool,
-        shrink: float = 1.0,
-        every: int = 1,
-    ) -> Curvature | None:
-        terms = self._terms(x, measured, beta**every, norms, bias_correction, shrink)
+    def curvature(self, x: Direction, measured: Sequence[Label], how: Averaging) -> Curvature | None:
+        terms = self._terms(x, measured, how)
         if terms is None:
             return None
         return lambda columns: self._sum(x, terms, columns)
@@ -63,38 +54,33 @@ class PairAverages(Averages):
         """So it is with a single average that is up to date."""
         return x.complete and len(x.rows) == len(measured) == 1 and self.pairs in ([], measured)
 
-    def _terms(
-        self,
-        x: Direction,
-        measured: Sequence[Label],
-        beta: float,
-        norms: Norms | None,
-        bias_correction: bool,
-        shrink: float,
-    ) -> Terms | None:
+    def _terms(self, x: Direction, measured: Sequence[Label], how: Averaging) -> Terms | None:
         counts = self._counts(measured)
         if not counts:
             return None
-        bias = {pair: 1.0 - beta**n if bias_correction else 1.0 for pair, n in counts.items()}
+        bias = {pair: how.bias(n) for pair, n in counts.items()}
+        decay, shrink = how.decay, how.shrink
         stored: list[float] | Tensor
-        weights, fresh = coefficients(x, self.pairs, self.owners, norms, bias, shrink), set(measured)
-        decays = [(scale, beta if pair in fresh else 1.0) for pair, scale in zip(self.pairs, self.scale, strict=True)]
+        weights, fresh = coefficients(x, self.pairs, self.owners, bias, how), set(measured)
+        decays = [(scale, decay if pair in fresh else 1.0) for pair, scale in zip(self.pairs, self.scale, strict=True)]
         if self.owners and decays:
-            ((scale, decay),) = decays
-            stored = self.block.spread([c * scale * decay for c in weights], x.d)
+            ((scale, aged),) = decays
+            stored = self.block.spread([c * scale * aged for c in weights], x.d)
         else:
-            stored = [c * scale * decay for c, (scale, decay) in zip(weights, decays, strict=True)]
+            stored = [c * scale * aged for c, (scale, aged) in zip(weights, decays, strict=True)]
         # If every pair of the rows is measured, and equally often, what comes new adds up to d * d.
         together, rows = {bias[pair] for pair in measured}, len(x.rows)
         if x.complete and len(together) == 1 and len(measured) == rows * (rows + 1) // 2:
-            return Terms(stored, shrink * shrink * (1.0 - beta) / together.pop())
+            return Terms(stored, shrink * shrink * (1.0 - decay) / together.pop())
         largest, shrunk = largest_coefficient(x), [w * shrink for w in x.weights]
         if self.owners:
-            new_own = [(1.0 - beta) * coefficient((i, i), shrunk, bias[None], largest) for i in self.owners if measured]
+            new_own = [
+                (1.0 - decay) * coefficient((i, i), shrunk, bias[None], largest) for i in self.owners if measured
+            ]
             return Terms(stored, own=self.block.spread(new_own, x.d) if new_own else None)
         at = {key: r for r, key in enumerate(x.objectives)}
         new = [(at[i], at[j], coefficient((i, j), shrunk, bias[i, j], largest)) for i, j in filter(None, measured)]
-        return Terms(stored, 0.0, [(i, j, (1.0 - beta) * c) for i, j, c in new])
+        return Terms(stored, 0.0, [(i, j, (1.0 - decay) * c) for i, j, c in new])
 
     def _sum(self, x: Direction, terms: Terms, columns: slice | None) -> Tensor:
         F, own = self.F, terms.own
@@ -137,18 +123,11 @@ class PairAverages(Averages):
         return C
 
     def update(
-        self,
-        x: Direction,
-        measured: Sequence[Label],
-        beta: float,
-        norms: Norms | None = None,
-        noise: torch.Generator | None = None,
-        every: int = 1,
+        self, x: Direction, measured: Sequence[Label], how: Averaging, noise: torch.Generator | None = None
     ) -> None:
-        """F_ij <- beta F_ij + (1 - beta) g_i g_j for the ``measured`` pairs, beta that of ``every`` steps."""
+        """F_ij <- decay F_ij + (1 - decay) g_i g_j for the ``measured`` pairs."""
         if self.F is None or not measured:
             return
-        beta **= every
         # One draw for all pairs: what is rounded differs from pair to pair, and with it the outcome.
         bits = random_bits(self.F, noise, self.block)
         at = {key: r for r, key in enumerate(x.objectives)}
@@ -156,13 +135,13 @@ class PairAverages(Averages):
         for pair in measured:
             e = slot[pair]
             self.n[e] += 1
-            self.scale[e] = decayed(self.F[e], self.scale[e], beta, self._product(x, pair, at, beta, norms), bits)
+            self.scale[e] = decayed(self.F[e], self.scale[e], how.decay, self._product(x, pair, at, how), bits)
 
     def _product(
-        self, x: Direction, pair: Label, at: Mapping[int, int], beta: float, norms: Norms | None
+        self, x: Direction, pair: Label, at: Mapping[int, int], how: Averaging
     ) -> tuple[Tensor, Tensor, float]:
-        """(1 - beta) g_i g_j as two rows and a factor."""
-        c = 1.0 - beta
+        """(1 - decay) g_i g_j as two rows and a factor."""
+        c, norms = 1.0 - how.decay, how.norms
         if pair is None and (norms is None or self.block.owner is None):
             a = x.rows[0]
             if norms is not None:

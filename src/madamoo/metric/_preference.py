@@ -14,22 +14,20 @@ from torch import Tensor, nn
 from ..checks import check_choice, check_flag, check_fraction, check_integer, check_positive
 from ..direction import Direction
 from ..gradients import Block, Layout
-from ._averages import Averages, Make, largest_entries, metric_of, shrink_for
+from ._averages import Averages, Averaging, Make, shrink_for
 from ._basis import Bases, BasisName, EigenBasis
 from ._checkpoint import check_state, load_state, save_state
 from ._estimators import ESTIMATORS, Estimator, Marginal, choose
 from ._measured import Measured, MeasuredBlock, check_shards, measure_block, norms_of, with_memory
-from ._memory import Growth
+from ._memory import bytes_for
 from ._momentum import Momentum
 from ._movement import Movement
+from ._ramp import RAMPS, RAMPUP, Ramp, largest_entries, metric_of, rampup_steps
 from ._rounding import DROPPED
 from ._store import Store
 
 EstimatorName: TypeAlias = Literal["auto", "pair", "full", "diagonal", "separable", "collapsed", "marginal"]
-Ramp: TypeAlias = Literal["largest", "paper"]
 DTYPES = (None, torch.float64, torch.float32, *DROPPED)
-RAMPS = ("largest", "paper")
-RAMPUP = 300
 YOUNG = 10  # averages that start in an eigenbasis, behind a momentum, or in the middle of a run: first so many in a row
 PIECE = 1 << 18  # coordinates at a time: what is computed from them on the way stays in the cache
 
@@ -132,7 +130,7 @@ class PreferenceMetric:
             rampup = RAMPUP if plain else 0
         self.beta = None if beta is None else check_fraction("beta", beta)
         self.eps = check_positive("eps", eps)
-        self.rampup = _rampup_steps(rampup, total_steps)
+        self.rampup = rampup_steps(rampup, total_steps)
         self.ramp = check_choice("ramp", ramp, RAMPS)
         self.bias_correction = check_flag("bias_correction", bias_correction)
         self.floor = check_flag("floor", floor)
@@ -322,9 +320,7 @@ class PreferenceMetric:
         block = measurement.blocks[x.block]
         seen, averages, labels = block.seen, block.averages, block.labels
         shrink = shrink_for(seen, measurement.norms)
-        curvature = averages.curvature(
-            seen, labels, beta, measurement.norms, self.bias_correction, shrink, measurement.every
-        )
+        curvature = averages.curvature(seen, labels, self._averaging(beta, measurement, shrink))
         floor = None
         if block.m is not None or not averages.needs_no_floor(seen, labels):
             share = 1.0 if curvature is None else 1.0 - beta  # without an average, d^2 is all that is known
@@ -355,10 +351,11 @@ class PreferenceMetric:
     def curvature(self, x: Direction, beta: float, measurement: Measured) -> Tensor | None:
         """C_lambda for one block, before floor, eps and ramp-up, in the averages' basis; None if there is none yet."""
         block = measurement.blocks[x.block]
-        curvature = block.averages.curvature(
-            block.seen, block.labels, beta, measurement.norms, self.bias_correction, every=measurement.every
-        )
+        curvature = block.averages.curvature(block.seen, block.labels, self._averaging(beta, measurement))
         return None if curvature is None else curvature(None)
+
+    def _averaging(self, beta: float, measurement: Measured, shrink: float = 1.0) -> Averaging:
+        return Averaging(beta, measurement.every, measurement.norms, self.bias_correction, shrink)
 
     def in_basis(self, block: Block, rows: Tensor, measurement: Measured) -> Tensor:
         """Rows [..., entries] of a block in the basis of its averages in this step."""
@@ -376,7 +373,7 @@ class PreferenceMetric:
         for x, beta in directions:
             block = measurement.blocks[x.block]
             store.put(block.after)
-            block.after.update(block.seen, block.labels, beta, measurement.norms, self.noise, measurement.every)
+            block.after.update(block.seen, block.labels, self._averaging(beta, measurement), self.noise)
             if block.moved is not None:
                 block.after.reorder(block.moved)
             self._bases.keep(block.next)
@@ -420,20 +417,14 @@ class PreferenceMetric:
         Exact once every pair of objectives was measured, which under ``"pair"`` takes a while; before, it is a bound.
         A parameter that some objectives reach, but not all, counts as shared. The optimizer's own state is not in it.
         """
-        estimator = self.resolve(static=static, count=count)
-        total = 0
-        for part, each in ((shared, 1 if estimator.of_direction else count), (heads, 1)):
-            pairs = estimator.pairs(range(each), None)
+        estimator, total = self.resolve(static=static, count=count), 0
+        for part, each in ((shared, count), (heads, 1)):
             for p in part.parameters() if isinstance(part, nn.Module) else part:
                 if p.requires_grad:
-                    size = Growth(
-                        self.make(estimator)(Block((p,))),
-                        pairs,
-                        1 if estimator.of_direction else count,
-                        self.compute_dtype(p),
-                    )
-                    total += size.bytes() + self._bases.bytes(p, self.compute_dtype(p))
-                    total += 0 if self._momentum is None else self._momentum.bytes(p, self.compute_dtype(p))
+                    dtype = self.compute_dtype(p)
+                    total += bytes_for(self.make(estimator)(Block((p,))), estimator, each, count, dtype)
+                    total += self._bases.bytes(p, dtype)
+                    total += 0 if self._momentum is None else self._momentum.bytes(p, dtype)
         return total
 
     def state_dict(self, params: Sequence[Tensor]) -> dict[str, Any]:
@@ -455,18 +446,3 @@ class PreferenceMetric:
     def make(self, estimator: Estimator) -> Make:
         """What makes the averages of a block, before any update; it knows nothing of this metric's state."""
         return partial(estimator.empty, dtype=self.dtype, turned=self.basis is not None)
-
-
-def _rampup_steps(rampup: int | float, total_steps: int | None) -> int:
-    rampup = check_positive("rampup", rampup, zero=True)
-    if total_steps is not None:
-        check_integer("total_steps", total_steps, minimum=1)
-    if rampup == int(rampup):
-        if total_steps is not None and rampup > total_steps:
-            warnings.warn(f"rampup={rampup:g} is longer than the run, total_steps={total_steps}", stacklevel=3)
-        return int(rampup)
-    if rampup > 1:
-        raise ValueError(f"rampup must be a whole number of steps or a fraction below 1, got {rampup!r}")
-    if total_steps is None:
-        raise ValueError(f"rampup={rampup!r} is a fraction of the run: give total_steps, got None")
-    return max(1, round(rampup * total_steps))

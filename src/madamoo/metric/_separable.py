@@ -26,9 +26,9 @@ from ..direction import Direction
 from ..gradients import Block, first_row, gathered, local, own_part, spread
 from ._averages import (
     Averages,
+    Averaging,
     Curvature,
     Label,
-    Norms,
     check_pairs,
     coefficients,
 )
@@ -145,17 +145,8 @@ class SeparableAverages(Averages):
     T: Tensor | None = None
     groups: Groups | None = None
 
-    def curvature(
-        self,
-        x: Direction,
-        measured: Sequence[Label],
-        beta: float,
-        norms: Norms | None,
-        bias_correction: bool,
-        shrink: float = 1.0,
-        every: int = 1,
-    ) -> Curvature | None:
-        factor = self._factor(x, measured, beta, norms, bias_correction, shrink, every)
+    def curvature(self, x: Direction, measured: Sequence[Label], how: Averaging) -> Curvature | None:
+        factor, beta = self._factor(x, measured, how), how.beta
         if factor is None:
             return None
 
@@ -169,29 +160,20 @@ class SeparableAverages(Averages):
 
         return some
 
-    def _factor(
-        self,
-        x: Direction,
-        measured: Sequence[Label],
-        beta: float,
-        norms: Norms | None,
-        bias_correction: bool,
-        shrink: float,
-        every: int,
-    ) -> Curvature | None:
+    def _factor(self, x: Direction, measured: Sequence[Label], how: Averaging) -> Curvature | None:
         """lambda' S lambda / T, coordinate by coordinate."""
         counts = self._counts(measured)
         if not counts:
             return None
         groups = self._groups(len(x.weights))
-        S, T = self._taken(groups, x, measured, beta, norms, every)
+        S, T = self._taken(groups, x, measured, how)
         pairs = [*self.pairs, *self.missing(measured)]
-        bias = {pair: 1.0 - beta ** (every * n) if bias_correction else 1.0 for pair, n in counts.items()}
-        weights = coefficients(x, pairs, self.owners, norms, bias, shrink)
+        bias = {pair: how.bias(n) for pair, n in counts.items()}
+        weights = coefficients(x, pairs, self.owners, bias, how)
         if x.mask is None:
             weighed = groups.of_each(weights, S) * S[0] if self.owners else S.new_tensor(weights) @ S
             # What only steps without a measurement have moved has no S yet: there v stands for C, in the units of d.
-            factor = groups.spread(torch.where((S == 0).all(0), shrink * shrink, _over(weighed, T)))
+            factor = groups.spread(torch.where((S == 0).all(0), how.shrink**2, _over(weighed, T)))
             return lambda columns: factor if columns is None else factor[columns]
         each = (groups.of_each(weights, S) * S[0]).unsqueeze(0) if self.owners else S.new_tensor(weights)[:, None] * S
         factors = _over(each, T)
@@ -202,26 +184,18 @@ class SeparableAverages(Averages):
         return masked
 
     def update(
-        self,
-        x: Direction,
-        measured: Sequence[Label],
-        beta: float,
-        norms: Norms | None = None,
-        noise: torch.Generator | None = None,
-        every: int = 1,
+        self, x: Direction, measured: Sequence[Label], how: Averaging, noise: torch.Generator | None = None
     ) -> None:
         if self.v is None:
             return
-        self.S, self.T = self._taken(self._groups(len(x.weights)), x, measured, beta, norms, every)
+        self.S, self.T = self._taken(self._groups(len(x.weights)), x, measured, how)
         fresh = set(measured)
         self.n = [n + (pair in fresh) for pair, n in zip(self.pairs, self.n, strict=True)]
         bits = random_bits(self.v, noise, self.block)
-        self.scale = decayed(self.v, self.scale, beta, (x.d, x.d, 1.0 - beta), bits)
+        self.scale = decayed(self.v, self.scale, how.beta, (x.d, x.d, 1.0 - how.beta), bits)
 
-    def _taken(
-        self, groups: Groups, x: Direction, measured: Sequence[Label], beta: float, norms: Norms | None, every: int
-    ) -> tuple[Tensor, Tensor]:
-        """S and T with this step in them; S decays where it is measured only, by ``every`` steps at once."""
+    def _taken(self, groups: Groups, x: Direction, measured: Sequence[Label], how: Averaging) -> tuple[Tensor, Tensor]:
+        """S and T with this step in them; S decays where it is measured only, by as many steps as lie between."""
         missing = self.missing(measured)
         S = x.rows.new_zeros(0, groups.total) if self.S is None else self.S
         T = x.rows.new_zeros(groups.total) if self.T is None else self.T
@@ -229,7 +203,7 @@ class SeparableAverages(Averages):
             S = torch.cat([S, S.new_zeros(len(missing), groups.total)])
         if "square" not in x.memo:
             x.memo["square"] = groups.gram(x.d.unsqueeze(0)).flatten()
-        T = torch.lerp(T, x.memo["square"], 1.0 - beta)
+        T = torch.lerp(T, x.memo["square"], 1.0 - how.beta)
         if not measured:
             return S, T
         if "products" not in x.memo:
@@ -237,7 +211,7 @@ class SeparableAverages(Averages):
             places = [(0, 0) if pair is None else (at[pair[0]], at[pair[1]]) for pair in measured]
             first, second = torch.tensor(places, device=x.rows.device).T
             x.memo["products"] = groups.gram(x.rows)[:, first, second].T
-        K, fresh = x.memo["products"], 1.0 - beta**every
+        K, fresh, norms = x.memo["products"], 1.0 - how.decay, how.norms
         if norms is not None and self.owners:
             K = K / groups.of_each([(norms[i] or 1.0) ** 2 for i in self.owners], K)
         elif norms is not None:
