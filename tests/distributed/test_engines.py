@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor, init_dev
 from torch.nn.parallel import DistributedDataParallel
 
 from madamoo import MSOAP, MAdam, MultiObjective, PreferenceMetric, diagnostics, solvers
-from madamoo.relatives import AdaTask, MTAdam
+from madamoo.relatives import SOAP, AdaTask, MTAdam
 from split_batches import Case, Net, assert_same, batch, build, losses_of, result, step, trained, whole, world, wrapped
 
 
@@ -110,6 +110,9 @@ def _refused(kind):
     if kind == "features":
         options = {"gram": "features"}
         metric = None
+    if kind == "soap":
+        fully_shard(net)
+        SOAP(net.parameters())
     if kind == "float8":
         metric = PreferenceMetric("full", dtype=torch.float8_e5m2)
     if kind == "tensor parallel":
@@ -139,6 +142,7 @@ def _refused(kind):
     [
         ("features", "gram='features'"),
         ("float8", "torch.bfloat16"),
+        ("soap", "SOAP takes whole matrices"),
         ("tensor parallel", "tensor parallelism"),
         ("closure", "evaluates its closure"),
     ],

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from ..gradients import is_divided
+
 SIDES = ("left", "right")
 
 
@@ -77,6 +79,11 @@ class SOAP(Optimizer):
                 "sides": sides,
             },
         )
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        super().add_param_group(param_group)
+        if any(map(is_divided, self.param_groups[-1]["params"])):
+            raise ValueError("SOAP takes whole matrices, not shards: MSOAP takes the same steps under constant weights")
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
