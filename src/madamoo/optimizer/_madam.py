@@ -32,6 +32,7 @@ class MAdam(MultiObjective):
         options: those of :class:`MultiObjective`: objectives, shared, head_weights, max_norm, rows, gram.
 
     Example:
+        >>> import torch
         >>> model = torch.nn.Linear(3, 2)
         >>> opt = MAdam(model.parameters(), lr=1e-3)
         >>> for _ in range(2):

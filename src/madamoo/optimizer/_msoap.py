@@ -42,6 +42,7 @@ class MSOAP(MultiObjective):
         options: those of :class:`MultiObjective`: objectives, shared, head_weights, max_norm, rows, gram.
 
     Example:
+        >>> import torch
         >>> model = torch.nn.Linear(3, 2)
         >>> opt = MSOAP(model.parameters(), lr=1e-2, solver="rlw")
         >>> for _ in range(2):
