@@ -101,7 +101,8 @@ def soap(problem: Problem | Physics, solver: str) -> Arm:
 
 
 def msoap(problem: Problem | Physics, solver: str, every: int = 1) -> Arm:
-    arm = of(problem, MSOAP(problem.params, lr=1e-4, solver=solver, every=every))
+    estimator = "separable" if solver == "rlw" else "auto"  # by itself it takes SOAP's steps there
+    arm = of(problem, MSOAP(problem.params, lr=1e-4, solver=solver, estimator=estimator, every=every))
     for _ in range(11 if every > 1 else 0):  # the first steps are all measured
         arm.step()
     return arm

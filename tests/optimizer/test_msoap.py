@@ -10,9 +10,9 @@ from madamoo.metric import EigenBasis
 
 def test_it_is_sgd_behind_momentum_and_metric():
     one, two = Net(), Net()
-    train(one, MSOAP(one.parameters(), lr=1e-2, betas=(0.9, 0.8), solver="rlw"), 8)
+    train(one, MSOAP(one.parameters(), lr=1e-2, betas=(0.9, 0.8), solver="mgda"), 8)
     metric = PreferenceMetric(basis=EigenBasis(beta=0.8), momentum=0.9)
-    train(two, MultiObjective(torch.optim.SGD(two.parameters(), lr=1e-2), solvers.RLW(), metric), 8)
+    train(two, MultiObjective(torch.optim.SGD(two.parameters(), lr=1e-2), solvers.MGDA(), metric), 8)
     assert same_params(one, two)
 
 
@@ -20,13 +20,15 @@ def test_it_is_sgd_behind_momentum_and_metric():
     "solver, estimator",
     [
         (None, "auto"),
-        ("rlw", "auto"),
+        ("cagrad", "auto"),
         ("epo", "auto"),
+        ("rlw", "marginal"),
+        ("famo", "marginal"),
         ("preference", "marginal"),
         (solvers.COSMOS(weight=1.0), "marginal"),
     ],
 )
-def test_a_preference_that_comes_with_each_step_is_no_weight_of_the_curvature(solver, estimator):
+def test_only_weights_that_answer_the_gradients_are_in_the_curvature(solver, estimator):
     params = [torch.nn.Parameter(torch.ones(3, 2))]
     assert MSOAP(params, solver=solver).metric.estimator == estimator
     assert MSOAP(params, solver=solver, estimator="full").metric.estimator == "full"

@@ -1,4 +1,4 @@
-"""MSOAP: SOAP whose second moment is that of the preference which its momentum stands for."""
+"""MSOAP: SOAP whose second moment is that of the preference which its momentum stands for, under gradient balancing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from .. import solvers
 from ..checks import check_fraction
 from ..metric import EigenBasis, PreferenceMetric
-from ..solvers import COSMOS, Preference, Solver
+from ..solvers import Solver
 from ._inner import sgd
 from ._multi_objective import MultiObjective
 from ._options import OptionArguments
@@ -18,16 +18,14 @@ from ._options import OptionArguments
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-GIVEN = (Preference, COSMOS)  # solvers whose weights are made of a preference that comes with each step
-
 
 class MSOAP(MultiObjective):
     """Momentum, curvature and eigenbasis at one preference.
 
-    The same as ``MultiObjective(torch.optim.SGD(params, lr), solver, PreferenceMetric(basis="eigen", momentum=0.95))``.
-    While the weights are constant it takes the steps of `SOAP <https://arxiv.org/abs/2409.11321>`_. Where they move,
-    SOAP's second moment is that of other preferences than its momentum's; here both are of the same. Where they are
-    given with each step, as to a network for every preference, SOAP's is the right one, and it takes SOAP's steps too.
+    The same as ``MultiObjective(torch.optim.SGD(params, lr), solver, PreferenceMetric(basis="eigen", momentum=0.95))``
+    under a solver that looks at the gradients (CAGrad, MGDA). There the second moment of `SOAP
+    <https://arxiv.org/abs/2409.11321>`_ is that of other preferences than its momentum's; here both are of the same.
+    Under every other solver it takes SOAP's steps: see :meth:`estimator_for`.
 
     Args:
         params: parameters or parameter groups, as for any torch optimizer.
@@ -37,14 +35,14 @@ class MSOAP(MultiObjective):
         solver: weighs the objectives; :class:`~madamoo.solvers.LS` if None; a name with options works too,
             ``"cagrad:c=0.2"``.
         estimator: of the curvature, as in :class:`~madamoo.PreferenceMetric`; ``"auto"`` is :meth:`estimator_for`.
-        every: compute the gradients of single objectives every so many steps only, under solvers that do not need
-            them in each: with 10, a step costs little more than SOAP's.
+        every: compute the gradients of single objectives every so many steps only, where an ``estimator`` that was
+            asked for needs them and the solver does not.
         options: those of :class:`MultiObjective`: objectives, shared, head_weights, max_norm, rows, gram.
 
     Example:
         >>> import torch
         >>> model = torch.nn.Linear(3, 2)
-        >>> opt = MSOAP(model.parameters(), lr=1e-2, solver="rlw")
+        >>> opt = MSOAP(model.parameters(), lr=1e-2, solver="cagrad")
         >>> for _ in range(2):
         ...     y = model(torch.ones(4, 3))
         ...     opt.zero_grad()
@@ -75,9 +73,11 @@ class MSOAP(MultiObjective):
 
     @staticmethod
     def estimator_for(solver: Solver | None) -> str:
-        """``"marginal"``, which is SOAP, where the preference comes with each step; else PreferenceMetric's ``"auto"``.
+        """PreferenceMetric's ``"auto"`` where the solver needs the gradients of single objectives; else ``"marginal"``.
 
-        A network that is given another preference in each step takes it as an input, as PaMaL's and PaLoRA's do. Then
-        its gradients depend on the preference, and averages of them at several preferences are those of no one.
+        ``"marginal"`` is SOAP. Weights that are drawn (RLW), that follow the losses (UW, FAMO) or that are given with
+        each step (Preference) gain nothing over it, at a backward pass per objective. And a network that takes the
+        preference as an input, as PaMaL's and PaLoRA's do, has gradients that depend on it: averages of them at several
+        preferences are those of no one.
         """
-        return "marginal" if isinstance(solver, GIVEN) else "auto"
+        return "auto" if solver is None or solver.static or solver.needs_rows else "marginal"
