@@ -21,8 +21,6 @@ from ..gradients import Block
 
 BasisName: TypeAlias = Literal["identity", "eigen"]
 Sides: TypeAlias = Literal["both", "shorter"]
-SKEW = 16  # a side so many times longer than the other keeps its own basis, which would be larger than the matrix,
-SMALL = 128  # unless it has no more entries than this
 NOTHING = 1e-10  # an eigenvalue below this share of the largest is none
 
 
@@ -35,14 +33,13 @@ class EigenBasis:
     Args:
         every: number of steps between two refreshes of the eigenvectors, each one QR decomposition per side.
         beta: decay of the averages of D D' and D' D.
-        longest: a side with more entries keeps its own basis; so does one with a single entry, and one with more than
-            128 that is more than 16 times longer than the other (the weights of one output).
+        longest: a side with more entries keeps its own basis; so does one with a single entry.
         sides: ``"both"``, or only the ``"shorter"`` of the two (the inputs', if they are equally long), at half the
             cost.
 
     Example:
-        >>> EigenBasis().turned((64, 32)), EigenBasis().turned((1, 64)), EigenBasis().turned((1, 256))
-        ((True, True), (False, True), (False, False))
+        >>> EigenBasis().turned((64, 32)), EigenBasis().turned((1, 64)), EigenBasis().turned((64, 2048))
+        ((True, True), (False, True), (True, False))
     """
 
     every: int = 10
@@ -61,9 +58,9 @@ class EigenBasis:
         if len(shape) < 2 or 0 in shape:
             return False, False
         m, n = matrix_shape(shape)
-        left, right = (1 < side <= min(self.longest, max(SMALL, SKEW * other)) for side, other in ((m, n), (n, m)))
-        if self.sides == "shorter" and left and right:
-            return m < n, m >= n
+        left, right = (1 < side <= self.longest for side in (m, n))
+        if self.sides == "shorter":
+            return left and m < n, right and m >= n
         return left, right
 
     def options(self) -> dict[str, Any]:
