@@ -64,7 +64,9 @@ def test_text_by_eye():
     ]
     assert re.split(r"  +", cagrad)[1:4] == ["*10.55 ± 0.07", "10.65 ± 0.07", "10.80 ± 0.07"]
     _, ls, cagrad = table(text, "each at its best")
-    assert "1e-3/1e-2/1e-2" in ls and "1e-3/1e-3/1e-2" in cagrad and "*9.80 ± 0.07" in cagrad
+    assert "≤1e-3/≥1e-2/≥1e-2" in ls and "≤1e-3/≤1e-3/≥1e-2" in cagrad and "*9.80 ± 0.07" in cagrad
+    assert "lr: ≥ the highest rate that was tried: a better one may lie above it; ≤ the lowest that was tried." in text
+    assert "≥" not in render_table([row for row in rows(records(), SARCOS) if row["rate"] == "equal"])
     assert "† The paper's figure is of sarcos" in text
     assert text.index("all at the same") < text.index("each at its best")
 

@@ -43,6 +43,19 @@ def test_an_error_and_an_accuracy_have_one_unit():
     assert sarcos.moved == 0.25 and sarcos.seeds == 2
 
 
+def test_cells_whose_rates_end_where_the_search_ended_are_named():
+    found = records("digits", "uw", {"adam": [90, 80], "madam": [91, 82]})
+    (cell,) = summarise(found)
+    assert cell.doubts == ("adam", "madam")
+    assert "In 1 of 1 cells" in render_summary([cell]) and "digits uw (adam, madam)." in render_summary([cell])
+    for lr in (0.01, 1.0):
+        more = records("digits", "uw", {"adam": [70, 60], "madam": [71, 92 if lr == 1.0 else 62]})
+        found += [{**one, "config": {**one["config"], "lr": lr}} for one in more]
+    (cell,) = summarise(found)
+    assert cell.doubts == ()
+    assert "lowest" not in render_summary([cell])
+
+
 def test_an_improvement_is_a_gain_already():
     (cell,) = summarise(records("nyuv2", "ls", {"adam": [-10, -12], "madam": [-9, -10]}))
     assert cell.over_adam.mean == pytest.approx(1.5)

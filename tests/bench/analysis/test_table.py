@@ -22,6 +22,12 @@ class Small(SarcosSmall):
     profiles: ClassVar = {"cpu": Profile(2, 8, 1e-3, "mlp"), "paper": Profile(4, 8, 1e-4, "mlp")}
 
 
+class Errors(Small):
+    """The same by an error, of which less is better: here what else is the score."""
+
+    metrics = (Metric("score", False), Metric("error", True))
+
+
 SMALL = Small()
 
 
@@ -110,6 +116,42 @@ def test_only_seeds_that_all_have_are_compared():
     assert row["seeds"] == [2, 3]
     assert (row["adam"], row["madam"], row["marginal"]) == (82.5, 92.5, 87.5)
     assert row["others"]["mtadam"]["per_seed"] == {"9": 1.0}
+
+
+@pytest.mark.parametrize("better", (1, -1))
+def test_a_best_rate_that_may_not_be_the_best_is_doubted(better):
+    """Validation scores by rate, or errors: of every seed alike."""
+    small = SMALL if better == 1 else Errors()
+
+    def tried(optimizer, scores, seeds=(0, 1)):
+        score = {lr: 50.0 + better * value for lr, value in scores.items()}
+        return [run(optimizer, seed, score[lr], lr=lr) for lr in scores for seed in seeds]
+
+    found = [
+        *tried("adam", {1e-3: 1, 1e-2: 3, 1e-1: 2}),
+        *tried("madam", {1e-3: 3, 1e-2: 2}),
+        *tried("marginal", {1e-3: 1, 1e-2: 2}),
+        *tried("soap", {1e-3: 2}),
+        *tried("muon", {1e-3: 1, 1e-2: 2, 1e-1: 1}),
+        *tried("muon", {3e-2: 3}, seeds=(1,)),
+        *tried("sgd", {1e-3: 1, 1e-2: 2, 1e-1: 1}),
+        *tried("sgd", {3e-2: 1, 1e-4: 9}, seeds=(7,)),  # on no seed of the best rate: nothing can be said
+    ]
+    assert the(rows(found, small), "best")["doubts"] == {
+        "adam": None,
+        "madam": "lowest",
+        "marginal": "highest",
+        "soap": "only",
+        "muon": "fewer",
+        "sgd": None,
+    }
+    assert the(rows(found, small), "equal")["doubts"] == {}
+
+
+def test_a_rate_at_which_all_diverged_is_one_that_was_tried():
+    found = [run("adam", 0, 80.0), run("adam", 0, 81.0, lr=1e-2), run("adam", 0, 0.0, lr=1e-1, status="diverged")]
+    row = the(rows([*found, run("madam", 0, 82.0)], SMALL), "best")
+    assert row["lr"]["adam"] == 1e-2 and row["doubts"] == {"adam": None, "madam": "only"}
 
 
 def test_better_follows_the_metric_and_a_tie_has_none():

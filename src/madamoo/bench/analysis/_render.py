@@ -21,6 +21,12 @@ TRAINING = (
     "Steps, seconds: to the highest final training loss of the seed's compared runs, as a part of Adam's."
 )
 TIME = "Time: seconds to the common validation loss, MAdam / Adam."
+DOUBTS = {
+    "highest": ("≥", "the highest rate that was tried: a better one may lie above it"),
+    "lowest": ("≤", "the lowest that was tried"),
+    "only": ("?", "the only one"),
+    "fewer": ("!", "a rate that has fewer seeds is better on these"),
+}
 MARKS = {"text": "*:", "markdown": "Bold:", "latex": "Bold:"}
 
 
@@ -102,7 +108,7 @@ def _block(rows: list[Row], of: str, line: str) -> list[Table]:
         line: lambda row: Cell(row[line]),
         "optimizer": lambda row: Cell(row["optimizer"]),
         "result": lambda row: Cell(plus_minus(row["mean"], row["deviation"], row["digits"])),
-        "lr": lambda row: Cell(rate_text(row["lr"])),
+        "lr": lambda row: Cell(_rate(row, row["optimizer"], row["lr"])),
         "train loss": lambda row: Cell(_loss(row["training"].get(row["optimizer"]))),
         "steps": lambda row: Cell(_over_adam(row, row["optimizer"], "steps")),
         "seconds": lambda row: Cell(_over_adam(row, row["optimizer"], "seconds")),
@@ -145,8 +151,13 @@ def _paper(row: Row) -> str:
 
 def _rates(row: Row) -> str:
     """One rate if it is the same for all; else one per optimizer."""
-    rates = [rate_text(row["lr"][name]) for name in OPTIMIZERS]
+    rates = [_rate(row, name, row["lr"][name]) for name in OPTIMIZERS]
     return rates[0] if len(set(rates) - {"-"}) == 1 and rates[0] != "-" else "/".join(rates)
+
+
+def _rate(row: Row, optimizer: str, lr: float | None) -> str:
+    doubt = row["doubts"].get(optimizer)
+    return (DOUBTS[doubt][0] if doubt else "") + rate_text(lr)
 
 
 def _train_losses(row: Row) -> str:
@@ -179,6 +190,9 @@ def _notes(rows: Sequence[Row], mark: str) -> list[str]:
         notes.append(TIME)
     if any(len({row["lr"][name] for name in OPTIMIZERS} - {None}) > 1 for row in rows):
         notes.append(f"lr: {'/'.join(OPTIMIZERS.values())}, where they differ.")
+    known = {doubt for row in rows for doubt in row["doubts"].values()}
+    if doubts := [f"{sign} {text}" for key, (sign, text) in DOUBTS.items() if key in known]:
+        notes.append(f"lr: {'; '.join(doubts)}.")
     borrowed = dict.fromkeys(r["paper"]["of"] for r in rows if r["paper"] and r["paper"]["of"] != r["benchmark"])
     left_out = dict.fromkeys((row["benchmark"], row["left_out"]) for row in rows if row["left_out"])
     return [

@@ -63,6 +63,7 @@ class CellSummary:
     train_loss: float | None = None  # MAdam's in the last epoch, and its steps and seconds to a target, over Adam's
     steps: float | None = None
     seconds: float | None = None
+    doubts: tuple[str, ...] = ()  # optimizers whose best rate is at an end of those that were tried, or no best yet
 
 
 def summarise(
@@ -108,6 +109,7 @@ def summarise(
                         train_loss=_ratio(row, "loss"),
                         steps=_ratio(row, "steps"),
                         seconds=_ratio(row, "seconds"),
+                        doubts=tuple(n for n in dict.fromkeys(("adam", "madam", best)) if row["doubts"].get(n)),
                     )
                 )
     return cells
@@ -202,6 +204,7 @@ def render_summary(cells: Sequence[CellSummary], format: str = "text") -> str:
         in_words("Adam", counts([cell.over_adam for cell in cells])),
         in_words("the control (marginal)", counts([cell.over_control for cell in cells])),
         *(words for baseline in BASELINES if (words := margin_in_words(cells, baseline))),
+        *([words] if (words := _doubts_in_words(cells)) else []),
         "Mean over paired seeds with its 95 % t-interval; marked where the interval does not hold zero. "
         "Weights moved: the part of the solver's total weight that changes hands from one step to the next.",
         *([TRAINING] if any(cell.train_loss is not None for cell in cells) else []),
@@ -231,6 +234,18 @@ def margin_in_words(cells: Sequence[CellSummary], baseline: str) -> str:
         f"Not worse than {BASELINES[baseline]} by more than {MARGIN:g} %: shown in {shown} of {len(found)} cells; "
         f"worse by more than that: {', '.join(names) or 'shown in none'} (one-sided t-tests over paired seeds, either "
         f"family at {100 * LEVEL:g} % by Holm's correction)."
+    )
+
+
+def _doubts_in_words(cells: Sequence[CellSummary]) -> str:
+    """In which cells a compared optimizer may have a better rate than the one it is shown at; empty if in none."""
+    found = [cell for cell in cells if cell.doubts]
+    if not found:
+        return ""
+    named = "; ".join(f"{cell.benchmark} {cell.solver} ({', '.join(cell.doubts)})" for cell in found)
+    return (
+        f"In {len(found)} of {len(cells)} cells a rate is the lowest or the highest that was tried, or another looks "
+        f"better on fewer seeds (`madamoo table` says which), so that a better one may lie beyond: {named}."
     )
 
 

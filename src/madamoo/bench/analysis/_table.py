@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any, TypeVar
 
@@ -49,7 +49,8 @@ def rows(
     all. ``left_out`` counts the rest.
 
     Rate "equal": every optimizer at ``lr``; without it at the profile's own, if Adam and MAdam have runs there; or else
-    at the rate where they have most seeds in common. Rate "best": each at the rate that is best on validation data.
+    at the rate where they have most seeds in common. Rate "best": each at the rate that is best on validation data;
+    ``doubts`` says of whom that is little worth: see :func:`_doubt`.
 
     Args:
         name: what the records call the benchmark, where this is not its name: the path of a user's own file.
@@ -77,16 +78,19 @@ def rows(
             "equal": dict.fromkeys(runs, lr if lr is not None else _common_rate(runs, own)),
             "best": {optimizer: best_rate(runs[optimizer], metrics[0]) for optimizer in runs},
         }
+        doubts = {optimizer: _doubt(lr, runs[optimizer], metrics[0]) for optimizer, lr in rates["best"].items()}
         for metric in metrics:
             for rate in RATES:
-                row = _row(runs, rates[rate], solver, metric, SPLITS[split])
+                row = _row(runs, rates[rate], doubts if rate == "best" else {}, solver, metric, SPLITS[split])
                 if row is not None:
                     paper = _paper.figure(benchmark.name, benchmark.row_of_paper(solver, setting), metric.name)
                     found.append({**frame, **row, "primary": metric == metrics[0], "rate": rate, "paper": paper})
     return found
 
 
-def _row(runs: Runs, rates: Mapping[str, float], solver: str, metric: Metric, data: str) -> dict[str, Any] | None:
+def _row(
+    runs: Runs, rates: Mapping[str, float], doubts: Mapping[str, str | None], solver: str, metric: Metric, data: str
+) -> dict[str, Any] | None:
     chosen = {optimizer: runs[optimizer][lr] for optimizer, lr in rates.items() if lr in runs[optimizer]}
     if not chosen:
         return None
@@ -96,10 +100,11 @@ def _row(runs: Runs, rates: Mapping[str, float], solver: str, metric: Metric, da
     others = {optimizer: seeds for optimizer, seeds in chosen.items() if optimizer not in COMPARED}
 
     values = {optimizer: _values(seeds, metric, data) for optimizer, seeds in used.items()}
-    lrs = {optimizer: rates[optimizer] for optimizer in compared}
+    lrs, doubts = {optimizer: rates[optimizer] for optimizer in compared}, dict(doubts)
     stands_in = "marginal" not in values and "madam" in values and is_static(solver)
     if stands_in:  # where the weights never move, the control is MAdam itself, and nobody runs it twice
         values["marginal"], lrs["marginal"] = values["madam"], lrs["madam"]
+        doubts["marginal"] = doubts.get("madam")
     means = {optimizer: _mean([*values.get(optimizer, {}).values()]) for optimizer in COMPARED}
     target = _target(used)
     everyone = {**used, **others}
@@ -115,6 +120,7 @@ def _row(runs: Runs, rates: Mapping[str, float], solver: str, metric: Metric, da
         "seeds": common,
         "per_seed": {optimizer: _by_name(values.get(optimizer, {})) for optimizer in COMPARED},
         "lr": {optimizer: lrs.get(optimizer) for optimizer in COMPARED},
+        "doubts": doubts,
         "difference": _difference(values, "madam", "adam"),
         "difference_to_marginal": _difference(values, "madam", "marginal"),
         "better": _better(means["adam"], means["madam"], metric),
@@ -189,6 +195,22 @@ def best_rate(rates: Mapping[K, Seeds], primary: Metric) -> K:
         return sign * fmean(_values(rates[lr], primary, "validation").values()), lr
 
     return min((lr for lr in rates if len(rates[lr]) == full), key=badness)
+
+
+def end_of(lr: float, rates: Collection[float]) -> str | None:
+    """At which end of the rates that were tried this one is: a better one may lie beyond it. None inside."""
+    return "only" if len(rates) == 1 else {min(rates): "lowest", max(rates): "highest"}.get(lr)
+
+
+def _doubt(chosen: float, rates: Mapping[float, Seeds], primary: Metric) -> str | None:
+    """Why the best rate may not be the best: :func:`end_of`, or "fewer", a better one that has not all the seeds."""
+    mine = _values(rates[chosen], primary, "validation")
+    sign = -1.0 if primary.higher_is_better else 1.0
+    for lr, seeds in rates.items():
+        common = {seed: value for seed, value in _values(seeds, primary, "validation").items() if seed in mine}
+        if lr != chosen and common and sign * fmean(common.values()) < sign * fmean(mine[seed] for seed in common):
+            return "fewer"
+    return end_of(chosen, rates)
 
 
 def _values(seeds: Seeds, metric: Metric, data: str) -> dict[int, float]:

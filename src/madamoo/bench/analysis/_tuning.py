@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 from ..runs import Config, Record, Say, identity, to_stderr
 from ..training import metrics_of, problem_of
-from ._table import Seeds, best_rate, has_metrics
+from ._table import Seeds, best_rate, end_of, has_metrics
 
 
 def finalists(
@@ -44,9 +44,8 @@ def finalists(
         if not all(whole):
             raise ValueError(f"{where} {contender.optimizer}: some of its runs cannot be compared, see above")
         lr, optimizer = best_rate(tries, metrics_of(benchmark, contender.solver)[0])
-        rates = {rate for rate, _ in tries}
-        ends = {min(rates): "lowest", max(rates): "highest"}
-        note = f", the {ends[lr]} that was tried" if len(rates) > 1 and lr in ends else ""
+        end = end_of(lr, {rate for rate, _ in tries})
+        note = f", the {end} that was tried" if end else ""
         say(f"{where} {optimizer}: rate {lr:g}{note} ({len(tries)} trials)")
         chosen.append(replace(contender, optimizer=optimizer, lr=lr))
     return [replace(config, seed=seed) for seed in dict.fromkeys(seeds) for config in chosen]
