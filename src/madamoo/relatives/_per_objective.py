@@ -31,6 +31,7 @@ from ..gradients import (
     read_losses,
     used_up,
 )
+from ._loading import load_as_saved
 from ._moments import moment_dtype
 
 KEY = "per_objective"
@@ -228,14 +229,7 @@ class PerObjective(Optimizer):
             raise ValueError(f"the checkpoint has {count} objectives, the optimizer has {run.count}")
         if run.names is not None and names is not None and set(run.names) != set(names):
             raise ValueError(f"the checkpoint's objectives are {names}, not {list(run.names)}")
-        super().load_state_dict(state_dict)
-        # torch casts what it loads to the parameter's dtype, and does not copy it otherwise: so once more.
-        params = [p for group in self.param_groups for p in group["params"]]
-        keys = [key for group in state_dict["param_groups"] for key in group["params"]]
-        for param, key in zip(params, keys, strict=True):
-            for name, value in state_dict["state"].get(key, {}).items():
-                if isinstance(value, Tensor):
-                    self.state[param][name] = value.to(param.device, copy=True)
+        load_as_saved(self, state_dict)
         run.count, run.names = count, None if names is None else tuple(names)
         run.skipped, run.pending = own["skipped"], None
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..gradients import is_divided
+from ._loading import load_as_saved
 
 SIDES = ("left", "right")
 
@@ -131,14 +132,8 @@ class SOAP(Optimizer):
                 _refresh(state, side)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state; torch would cast it to the dtype of a bfloat16 parameter."""
-        super().load_state_dict(state_dict)
-        saved = [key for group in state_dict["param_groups"] for key in group["params"]]
-        params = [param for group in self.param_groups for param in group["params"]]
-        for key, param in zip(saved, params, strict=True):
-            for name, value in state_dict["state"].get(key, {}).items():
-                if isinstance(value, Tensor):
-                    self.state[param][name] = value.detach().to(param.device, copy=True)
+        """Load a state, in the precision in which it was saved."""
+        load_as_saved(self, state_dict)
 
 
 def _turned(shape: torch.Size, group: dict[str, Any]) -> Sequence[str]:
