@@ -21,15 +21,17 @@ def test_it_is_sgd_behind_momentum_and_metric():
     [
         (None, "auto"),
         ("cagrad", "auto"),
-        ("epo", "auto"),
+        ("epo", "marginal"),
         ("rlw", "marginal"),
         ("famo", "marginal"),
         (solvers.LRA(reference=[0]), "marginal"),
         ("preference", "marginal"),
+        (solvers.Preference(normalise=True), "marginal"),
         (solvers.COSMOS(weight=1.0), "marginal"),
+        ("gradnorm", "marginal"),
     ],
 )
-def test_only_weights_that_answer_angles_between_gradients_are_in_the_curvature(solver, estimator):
+def test_only_gradient_balancing_is_in_the_curvature(solver, estimator):
     params = [torch.nn.Parameter(torch.ones(3, 2))]
     assert MSOAP(params, solver=solver).metric.estimator == estimator
     assert MSOAP(params, solver=solver, estimator="full").metric.estimator == "full"

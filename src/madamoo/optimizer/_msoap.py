@@ -23,9 +23,9 @@ class MSOAP(MultiObjective):
     """Momentum, curvature and eigenbasis at one preference.
 
     The same as ``MultiObjective(torch.optim.SGD(params, lr), solver, PreferenceMetric(basis="eigen", momentum=0.95))``
-    under a solver that looks at the angles between gradients (CAGrad, MGDA). There the second moment of `SOAP
-    <https://arxiv.org/abs/2409.11321>`_ is that of other preferences than its momentum's; here both are of the same.
-    Under every other solver it takes SOAP's steps: see :meth:`estimator_for`.
+    under gradient balancing (CAGrad, MGDA). There the second moment of `SOAP <https://arxiv.org/abs/2409.11321>`_ is
+    that of other preferences than its momentum's; here both are of the same. Under every other solver it takes SOAP's
+    steps: see :meth:`estimator_for`.
 
     Args:
         params: parameters or parameter groups, as for any torch optimizer.
@@ -73,11 +73,11 @@ class MSOAP(MultiObjective):
 
     @staticmethod
     def estimator_for(solver: Solver | None) -> str:
-        """PreferenceMetric's ``"auto"`` where the solver needs the gradients' Gram matrix; else ``"marginal"``.
+        """PreferenceMetric's ``"auto"`` under gradient balancing and constant weights; else ``"marginal"``.
 
         ``"marginal"`` is SOAP. Weights that are drawn (RLW), that follow the losses (UW, FAMO) or the sizes of the
         gradients (LRA), or that are given with each step (Preference) gain little or nothing over it, some at a
         backward pass per objective. And a network that takes the preference as an input, as PaMaL's and PaLoRA's do,
         has gradients that depend on it: averages of them at several preferences are those of no one.
         """
-        return "auto" if solver is None or solver.static or solver.needs_gram else "marginal"
+        return "auto" if solver is None or solver.static or solver.family == "gradient" else "marginal"

@@ -122,7 +122,7 @@ class Field:
     def is_new(self, solver: str, optimizer: str) -> bool:
         """Whether the pair is neither the baseline nor another pair by another name."""
         twin = optimizer == "msoap" and "soap" in self.tried[1]  # the same as SOAP but under gradient balancing
-        return (solver, optimizer) != BASELINE and not (twin and not self.solver(solver, 0).needs_rows)
+        return (solver, optimizer) != BASELINE and not (twin and self.solver(solver, 0).family != "gradient")
 
     def build(self, contender: Contender, setup: Setup, seed: int) -> MultiObjective:
         make = self.optimizers[contender.optimizer]
