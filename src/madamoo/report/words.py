@@ -100,7 +100,7 @@ def losses(run: ReadRun) -> str:
 
 def ends(run: ReadRun) -> tuple[dict[str, Any], dict[str, Any]]:
     """The first and the last losses by objective: of validation data, or as a probe saw them."""
-    epochs = [e["validation_losses"] for e in run.epochs if e["validation_losses"] is not None]
+    epochs = [found for e in run.epochs if (found := e.get("validation_losses")) is not None]
     if len(epochs) > 1:
         pairs = [dict(zip(run.objectives, values, strict=False)) for values in (epochs[0], epochs[-1])]
         return pairs[0], pairs[1]
