@@ -174,6 +174,8 @@ WRONG = [
     (["run", "digits", "--model", "resnet"], "--model resnet: resnet takes images [channels, height, width]"),
     (["sweep", "digits", "--model", "lenet"], "--model lenet: lenet takes images [channels, height, width]"),
     (["sweep", "digits", "--seeds", "a"], "--seeds a: it must be whole numbers"),
+    (["sweep", "digits", "--widen", "-1"], "--widen -1: it is a number of times"),
+    (["sweep", "digits", "--widen", "2"], "it is a number of times, and goes with --tune-seeds"),
     (["sweep", "digits", "--tune-seeds", "a"], "--tune-seeds a: it must be whole numbers"),
     (["sweep", "digits", "--lr", "1e-3,abc"], "--lr 1e-3,abc: it must be numbers"),
     (["sweep", "digits", "--solvers", "ls,cagrad:c=abc"], "--solvers cagrad:c=abc: c must be a number"),
@@ -253,6 +255,18 @@ def test_sweep_tunes_rates_on_a_few_seeds_and_runs_the_others_at_the_best(tmp_pa
     assert row["seeds"] == [5, 6, 7, 8]
     two = call("sweep", f"digits,{TOY}", *command[2:], "--dry-run").stderr
     assert "24 runs, 12 done, 12 to do" in two, "several benchmarks make one sweep"
+
+
+def test_sweep_goes_beyond_a_best_rate_at_an_end(tmp_path):
+    command = ["sweep", TOY, "--engine", "serial", "--results", tmp_path / "out", "--solvers", "uw", "--epochs", "1"]
+    command += ["--optimizers", "adam", "--tune-seeds", "0", "--seeds", "0,1", "--lr", "1e-6,2e-6", "--widen", "3"]
+    said = call(*command).stderr
+    records = [json.loads(file.read_text()) for file in (tmp_path / "out").rglob("run.json")]
+    rates = {record["config"]["lr"] for record in records if record["config"]["seed"] == 0}
+    assert rates == {1e-6, 2e-6, 4e-6, 8e-6, 16e-6}, "so small a rate learns nothing: twice as much is better each time"
+    assert "uw adam: rate 1.6e-05, the highest that was tried (5 trials)" in said
+    assert {record["config"]["lr"] for record in records if record["config"]["seed"] == 1} == {16e-6}
+    assert "2 runs, 2 done, 0 to do" in call(*command).stderr, "the same choice again"
 
 
 def test_sweep_leaves_runs_to_the_process_that_does_them(tmp_path):

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from madamoo.bench import get
-from madamoo.bench.analysis import finalists
+from madamoo.bench.analysis import finalists, wider
 from madamoo.bench.training import grid
 
 NAMES = [metric.name for metric in get("multimnist").metrics]
@@ -90,6 +90,32 @@ def test_options_are_tuned_like_the_rate(seed):
     adams = [config for config in found if config.optimizer != "madam"]
     assert {(config.optimizer, config.lr) for config in adams} == {best} and len(adams) == 3 == len(found) - 3
     assert any(line.startswith(f"uw {best[0]}: rate") and "(9 trials)" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("rates", "best", "further"),
+    [
+        (RATES, {"adam": 1e-3, "madam": 1e-2}, {("adam", 5e-4)}),
+        (RATES, {"adam": 1e-1, "madam": 1e-3}, {("adam", 2e-1), ("madam", 5e-4)}),
+        (RATES, {"adam": 1e-2, "madam": 1e-2}, set()),
+        ((1e-2,), {"adam": 1e-2, "madam": 1e-2}, {(name, lr) for name in ("adam", "madam") for lr in (5e-3, 2e-2)}),
+    ],
+)
+def test_what_is_best_at_an_end_is_tried_beyond_it(rates, best, further):
+    tried = trials(rates=rates)
+    records = [record(config, 90.0 if config.lr == best[config.optimizer] else 80.0) for config in tried]
+    found = wider(records, tried)
+    assert {(config.optimizer, config.lr) for config in found} == further
+    assert len(found) == 2 * len(further), "on all seeds of the trials"
+    assert {config.seed for config in found} <= {0, 1}
+
+
+def test_all_options_of_a_contender_get_the_further_rate():
+    specs = [f"adam:beta2={beta}" for beta in (0.9, 0.99)]
+    tried = trials(seeds=(0,), optimizers=specs)
+    records = [record(config, 90.0 if (config.optimizer, config.lr) == (specs[0], 1e-1) else 80.0) for config in tried]
+    found = wider(records, tried, dict.fromkeys(specs, "adam:beta2=0.9|0.99"))
+    assert {(config.optimizer, config.lr) for config in found} == {(spec, 2e-1) for spec in specs}
 
 
 def test_each_benchmark_has_rates_of_its_own():

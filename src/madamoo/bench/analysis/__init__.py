@@ -8,7 +8,7 @@ from ._plots import draw_summary
 from ._render import render_table
 from ._summary import CellSummary, Gain, counts, in_words, render_summary, summarise
 from ._table import COMPARED, rows, t_interval
-from ._tuning import finalists
+from ._tuning import finalists, wider
 
 __all__ = [
     "CITATION",
@@ -30,4 +30,5 @@ __all__ = [
     "rows",
     "summarise",
     "t_interval",
+    "wider",
 ]

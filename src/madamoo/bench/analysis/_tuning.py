@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 from ..runs import Config, Record, Say, identity, to_stderr
 from ..training import metrics_of, problem_of
 from ._table import Seeds, best_rate, end_of, has_metrics
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best rate of one contender, and its best optimizer, if it has several."""
+
+    best: Config
+    trials: list[Config]  # of which it is the best
+
+    @property
+    def rates(self) -> set[float]:
+        return {trial.lr for trial in self.trials}
+
+    @property
+    def end(self) -> str | None:
+        return end_of(self.best.lr, self.rates)
 
 
 def finalists(
@@ -29,23 +45,47 @@ def finalists(
             optimizer that is not among them is a contender by itself.
         say: gets the choices, and which of them are at an end of the rates that were tried.
     """
+    chosen = _choices(records, trials, contenders, say)
+    several = len({trial.benchmark for trial in trials}) > 1
+    for choice in chosen:
+        best = choice.best
+        where = f"{best.benchmark} {best.solver}" if several else best.solver
+        note = f", the {choice.end} that was tried" if choice.end else ""
+        tries = len({(trial.lr, trial.optimizer) for trial in choice.trials})
+        say(f"{where} {best.optimizer}: rate {best.lr:g}{note} ({tries} trials)")
+    return [replace(choice.best, seed=seed) for seed in dict.fromkeys(seeds) for choice in chosen]
+
+
+def wider(
+    records: Sequence[Record], trials: Sequence[Config], contenders: Mapping[str, str] | None = None
+) -> list[Config]:
+    """Further trials, at half of the lowest rate or twice the highest, of contenders whose best rate is that one."""
+    further = []
+    for choice in _choices(records, trials, contenders, to_stderr):
+        half, twice = min(choice.rates) / 2, max(choice.rates) * 2
+        beyond = {"lowest": (half,), "highest": (twice,), "only": (half, twice)}.get(choice.end or "", ())
+        further += [replace(trial, lr=lr) for lr in beyond for trial in choice.trials]
+    return list(dict.fromkeys(further))
+
+
+def _choices(
+    records: Sequence[Record], trials: Sequence[Config], contenders: Mapping[str, str] | None, say: Say
+) -> list[Choice]:
     found = {identity(record["config"]): record for record in records}
-    tried: dict[Config, dict[tuple[float, str], Seeds]] = {}
+    tried: dict[Config, list[Config]] = {}
     for trial in trials:
         contender = replace(trial, optimizer=(contenders or {}).get(trial.optimizer, trial.optimizer), lr=0.0, seed=0)
-        mine = tried.setdefault(contender, {}).setdefault((trial.lr, trial.optimizer), {})
-        mine[trial.seed] = found[identity(asdict(trial))]
-    several = len({contender.benchmark for contender in tried}) > 1
+        tried.setdefault(contender, []).append(trial)
     chosen = []
-    for contender, tries in tried.items():
+    for contender, mine in tried.items():
         benchmark, _ = problem_of(contender)
-        where = f"{contender.benchmark} {contender.solver}" if several else contender.solver
+        tries: dict[tuple[float, str], Seeds] = {}
+        for trial in mine:
+            tries.setdefault((trial.lr, trial.optimizer), {})[trial.seed] = found[identity(asdict(trial))]
         whole = [has_metrics(record, benchmark, say) for runs in tries.values() for record in runs.values()]
         if not all(whole):
-            raise ValueError(f"{where} {contender.optimizer}: some of its runs cannot be compared, see above")
+            name = f"{contender.benchmark} {contender.solver} {contender.optimizer}"
+            raise ValueError(f"{name}: some of its runs cannot be compared, see above")
         lr, optimizer = best_rate(tries, metrics_of(benchmark, contender.solver)[0])
-        end = end_of(lr, {rate for rate, _ in tries})
-        note = f", the {end} that was tried" if end else ""
-        say(f"{where} {optimizer}: rate {lr:g}{note} ({len(tries)} trials)")
-        chosen.append(replace(contender, optimizer=optimizer, lr=lr))
-    return [replace(config, seed=seed) for seed in dict.fromkeys(seeds) for config in chosen]
+        chosen.append(Choice(replace(contender, optimizer=optimizer, lr=lr), mine))
+    return chosen

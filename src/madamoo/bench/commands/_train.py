@@ -151,6 +151,10 @@ def sweep(
     tune_seeds: Annotated[
         str, typer.Option(help="Try all rates on these seeds, then run --seeds at each one's best on validation data.")
     ] = "",
+    widen: Annotated[
+        int,
+        typer.Option(metavar="TIMES", help="So often, double or halve a best rate that is at an end of those tried."),
+    ] = 0,
     profile: Profile = "cpu",
     epochs: Epochs = None,
     batch: Batch = None,
@@ -167,10 +171,13 @@ def sweep(
     dry_run: Annotated[bool, typer.Option(help="Print the plan and stop.")] = False,
 ) -> None:
     """Train a whole grid. Stopped and started again, it does only what is missing."""
-    from ..analysis import finalists
+    from ..analysis import finalists, wider
     from ..problems import members
-    from ..runs import alternatives, canonical, read_records
+    from ..runs import BadValue, alternatives, canonical, read_records
     from ..training import grid
+
+    if widen < 0 or (widen and not tune_seeds):
+        raise BadValue("widen", widen, "it is a number of times, and goes with --tune-seeds")
 
     contenders = {one: name for name in parts(optimizers) for one in alternatives(name)}
     final = _numbers("seeds", seeds, int)
@@ -203,11 +210,16 @@ def sweep(
         diagnose=diagnose,
         dry_run=dry_run,
     )
+    named = {canonical(one): name for one, name in contenders.items()}
     missing = do(configs)
+    for _ in range(widen):
+        if missing or not (further := wider(read_records(results), configs, named)):
+            break
+        configs += further
+        missing = do(configs)
     if tuning and missing:
         typer.echo(f"The rates are chosen when the {missing} runs that are missing are there", err=True)
     elif tuning:
-        named = {canonical(one): name for one, name in contenders.items()}
         do(finalists(read_records(results), configs, final, named))
 
 
