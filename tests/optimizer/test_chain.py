@@ -9,7 +9,7 @@ from torch.optim.lr_scheduler import LambdaLR, OneCycleLR, StepLR
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from helpers import Net, inf_loss, metric, same, same_params, snapshot, train
-from madamoo import MultiObjective, diagnostics, solvers
+from madamoo import MultiObjective, PreferenceMetric, diagnostics, solvers
 from madamoo.optimizer import Chain
 
 pytestmark = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has Muon since 2.9")
@@ -75,6 +75,20 @@ def test_the_metrics_decay_is_that_of_each_optimizer():
     train(net, opt, 1)
     assert {beta for dims, beta in seen if 2 in dims} == {0.999}
     assert {beta for dims, beta in seen if 2 not in dims} == {0.95}
+
+
+def test_a_group_that_is_added_leaves_the_others_their_decay():
+    """Added to the first optimizer, it comes before those of the second."""
+    w, b, new = (torch.nn.Parameter(torch.ones(2, dtype=torch.float64)) for _ in range(3))
+    sgd, adamw = torch.optim.SGD([w], lr=0.1), torch.optim.AdamW([b], lr=0.1, betas=(0.9, 0.75))
+    opt = MultiObjective([sgd, adamw], "ls", PreferenceMetric(rampup=0))
+    opt.backward([1e-4 * (w + b).sum()])
+    opt.step()
+    sgd.add_param_group({"params": [new]})
+    opt.zero_grad()
+    opt.backward([(w + b + new).sum()])
+    C = 0.25 / (1 - 0.75**2)  # of b
+    torch.testing.assert_close(b.grad, torch.full_like(b, C**-0.5), rtol=1e-5, atol=0)
 
 
 def test_groups_are_the_inner_ones_and_the_rest_is_joined():

@@ -68,7 +68,12 @@ class Rooms:
     def beta(self, x: Direction) -> float:
         """The decay of the averages of a block."""
         given = None if self.metric is None else self.metric.beta
-        return second_moment_decay(self.groups[x.block.group]) if given is None else given
+        return self._decays[x.block.params[0]] if given is None else given
+
+    @cached_property
+    def _decays(self) -> dict[Tensor, float]:
+        """By parameter: a group that is added to the first of several optimizers moves the numbers of the others'."""
+        return {p: second_moment_decay(group) for group in self.groups for p in group["params"]}
 
 
 @dataclass
