@@ -281,6 +281,26 @@ def test_resumes_bit_for_bit_and_leaves_no_trace(estimator):
         assert all(bool(p.isfinite().all()) for p in net.parameters())
 
 
+@pytest.mark.parametrize("momentum", [None, 0.9])
+def test_a_run_goes_on_in_another_precision(momentum):
+    ends = []
+    for first in (torch.float32, torch.float64):
+        net, after = Net(dtype=first), Net(dtype=torch.float64)
+        opts = [
+            MultiObjective(torch.optim.SGD(n.parameters(), 1e-2), "uw", metric("full", **OPTIONS, momentum=momentum))
+            for n in (net, after)
+        ]
+        train(net, opts[0], 4)
+        after.load_state_dict(net.state_dict())
+        opts[1].load_state_dict(opts[0].state_dict())
+        train(after, opts[1], 3, start=4)
+        state = opts[1].state_dict()["multi_objective"]["metric"]
+        kept = [t for part in ("bases", "momentum") for entry in state.get(part, {}).values() for t in entry.values()]
+        assert {t.dtype for t in kept if isinstance(t, torch.Tensor)} == {torch.float64}
+        ends.append(after)
+    close_params(*ends, rtol=0.0, atol=2e-3)
+
+
 def test_accumulation_is_one_batch():
     one, two = Net(), Net()
     for net, parts in ((one, 1), (two, 2)):

@@ -300,8 +300,13 @@ class Bases:
             if p in self.frames
         }
 
-    def loaded(self, state: Mapping[int, Mapping[str, Tensor]], params: Sequence[Tensor]) -> Bases:
-        """Those of such a state; raises ValueError if it is none."""
+    def loaded(
+        self,
+        state: Mapping[int, Mapping[str, Tensor]],
+        params: Sequence[Tensor],
+        dtype_of: Callable[[Tensor], torch.dtype],
+    ) -> Bases:
+        """Those of such a state, in the precision of each parameter; raises ValueError if it is none."""
         frames: dict[Tensor, Frame] = {}
         for index, entry in state.items():
             if self.options is None or not 0 <= index < len(params):
@@ -317,7 +322,9 @@ class Bases:
                     raise ValueError(
                         f"the checkpoint's basis of parameter {index} has shapes {shapes} on its {name}, not {wanted}"
                     )
-                average, Q = (None if t is None else t.to(device=param.device, copy=True) for t in found)
+                average, Q = (
+                    None if t is None else t.to(device=param.device, dtype=dtype_of(param), copy=True) for t in found
+                )
                 sides.append(None if average is None or Q is None else Side(average, Q))
             left, right = sides
             frames[param] = Frame(shape, left, right)

@@ -46,11 +46,11 @@ def check_state(
             raise ValueError(f"the checkpoint lacks the metric's {key!r}")
     if ("noise" in state) != metric.rounds:
         raise ValueError(f"the checkpoint's averages were not made with dtype={metric.dtype}")
-    metric._bases.loaded(state["bases"], params)
+    metric._bases.loaded(state["bases"], params, metric.compute_dtype)
     if ("momentum" in state) != (metric._momentum is not None):
         raise ValueError(f"the checkpoint was not made with momentum={metric.momentum}")
     if metric._momentum is not None:
-        metric._momentum.loaded(state["momentum"], params)
+        metric._momentum.loaded(state["momentum"], params, metric.compute_dtype)
     estimator = _estimator(metric, state["estimator"], count, static=static)
     if ("norms" in state) != metric.normalises(estimator):
         raise ValueError(f"the checkpoint's averages were not made with normalise={metric.normalises(estimator)}")
@@ -85,8 +85,13 @@ def load_state(
     generator = _generator(state["generator"])
     noise = _generator(state["noise"]) if metric.rounds else metric.noise
     constant, norms = dict(state["constant"]), dict(state.get("norms", {}))
-    bases, movement = metric._bases.loaded(state["bases"], params), Movement.load(state["movement"])
-    momentum = None if metric._momentum is None else metric._momentum.loaded(state["momentum"], params)
+    bases, movement = (
+        metric._bases.loaded(state["bases"], params, metric.compute_dtype),
+        Movement.load(state["movement"]),
+    )
+    momentum = (
+        None if metric._momentum is None else metric._momentum.loaded(state["momentum"], params, metric.compute_dtype)
+    )
     metric.steps, metric.wait, metric._used = int(state["steps"]), int(state["wait"]), estimator
     metric.generator, metric.noise, metric.movement = generator, noise, movement
     metric._store, metric._bases, metric.constant, metric.norms = store, bases, constant, norms

@@ -8,7 +8,7 @@ weights that is Adam's step, and in the eigenbasis SOAP's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,8 +78,13 @@ class Momentum:
             if p in self.moving
         }
 
-    def loaded(self, state: Mapping[int, Mapping[str, Any]], params: Sequence[Tensor]) -> Momentum:
-        """That of such a state; raises ValueError if it is none."""
+    def loaded(
+        self,
+        state: Mapping[int, Mapping[str, Any]],
+        params: Sequence[Tensor],
+        dtype_of: Callable[[Tensor], torch.dtype],
+    ) -> Momentum:
+        """That of such a state, in the precision of each parameter; raises ValueError if it is none."""
         moving: dict[Tensor, Moving] = {}
         for index, entry in state.items():
             if not 0 <= index < len(params):
@@ -88,6 +93,6 @@ class Momentum:
             if d.shape != param.shape or entry["n"] < 1:
                 found = f"{tuple(d.shape)} after {entry['n']} steps"
                 raise ValueError(f"the checkpoint's momentum of parameter {index} is {found}, not {tuple(param.shape)}")
-            part = own_part(param, d).to(device=local(param).device, copy=True).reshape(-1)
+            part = own_part(param, d).to(device=local(param).device, dtype=dtype_of(param), copy=True).reshape(-1)
             moving[param] = Moving(part, tuple(map(float, entry["weights"])), int(entry["n"]))
         return Momentum(self.beta, moving)
