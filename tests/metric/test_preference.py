@@ -131,6 +131,18 @@ def test_every_kth_step_is_measured(estimator, feed, brute_force, drawn, close):
     close(torch.stack(found), brute_force(rows, weights, chosen, every=3, beta=0.9))
 
 
+@pytest.mark.parametrize("momentum", [None, 0.9])
+@pytest.mark.parametrize("estimator", ["full", "pair", "diagonal"])
+def test_what_moves_first_between_two_measurements_takes_no_leap(estimator, momentum, feed):
+    """As the first factor of a low-rank adapter whose second is zero: averages of zero would give it the bound."""
+    rows, weights = draw(16, 3)
+    rows[:14, :, 0] = 0.0
+    opt = build(param := start(), estimator, every=4, momentum=momentum)
+    found = feed(opt, param, rows, weights)  # measured is every fourth step; behind a momentum the first ten, then 13
+    torch.testing.assert_close(found[:14, 0], torch.zeros_like(found[:14, 0]))
+    torch.testing.assert_close(found[14:, 0].abs(), torch.ones_like(found[14:, 0]))
+
+
 def test_unmeasured_steps_take_one_backward_pass(monkeypatch):
     param, passes = start(), []
     grad = torch.autograd.grad

@@ -61,7 +61,8 @@ class PreferenceMetric:
             not matter, and no entry enters the ramp-up larger than it leaves it; ``"paper"``: 1.
         bias_correction: divide each average by 1 - beta^n, n its number of updates.
         floor: keep C at or above (1 - beta) d^2, which bounds every entry of the result by 1 / sqrt(1 - beta) once the
-            ramp-up is over; at d^2 where there is no average yet.
+            ramp-up is over; at d^2 where there is no average yet, and where averages are zero in a step that is not
+            measured.
         every: compute the gradients of single objectives for the averages every so many steps only; what is made of
             them decays by beta^every. Averages of d^2 (``"separable"``, ``"collapsed"``, ``"marginal"``) are updated in
             every step, and in the eigenbasis or with a momentum the first ten steps are all measured. An objective that
@@ -323,8 +324,7 @@ class PreferenceMetric:
         curvature = averages.curvature(seen, labels, self._averaging(beta, measurement, shrink))
         floor = None
         if block.m is not None or not averages.needs_no_floor(seen, labels):
-            share = 1.0 if curvature is None else 1.0 - beta  # without an average, d^2 is all that is known
-            floor = share if self.floor else 0.0
+            floor = 1.0 - beta if self.floor else 0.0
         alpha = self.alpha
         eps = self.eps if shrink == 1.0 else max(self.eps * shrink * shrink, torch.finfo(seen.d.dtype).tiny)
         divided = seen.d if block.m is None else block.m
@@ -333,6 +333,9 @@ class PreferenceMetric:
         def divide(columns: slice | None) -> Tensor:
             part = d if columns is None else d[columns]
             C = None if curvature is None else curvature(columns)
+            if floor and not labels:  # between two measurements, d^2 is all that is known where averages are zero
+                square = part.square()
+                C = square if C is None else torch.where(C == 0.0, square, C)
             M = metric_of(part, C, x.block, floor=floor, eps=eps, alpha=alpha, ramp=self.ramp, unit=shrink)
             if firsts:
                 for first, s in zip(firsts, largest_entries([M[first] for first in firsts], x.block), strict=True):

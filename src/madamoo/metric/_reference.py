@@ -54,8 +54,9 @@ class ReferenceMetric:
         for (i, j), F in self.F.items():
             F_hat = F / (1 - self.beta ** self.n[i, j]) if self.bias_correction else F
             C = C + (1 if i == j else 2) * weights[i] * weights[j] * F_hat
-        share = 1 - self.beta if self.F else 1.0
-        C = torch.maximum(C, share * d * d) if self.floor else torch.clamp(C, min=0)
+        if self.floor and not pairs:
+            C = torch.where(C == 0, d * d, C)
+        C = torch.maximum(C, (1 - self.beta) * d * d) if self.floor else torch.clamp(C, min=0)
         root = torch.sqrt(C + self.eps)
         alpha = min(1.0, self.t / self.rampup) if self.rampup else 1.0
         s = d.new_ones(())
