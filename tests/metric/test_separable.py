@@ -139,6 +139,17 @@ def test_what_comes_to_life_between_two_measurements_takes_no_leap():
     torch.testing.assert_close(*found)
 
 
+def test_what_has_no_s_yet_has_its_bias_corrected_all_the_same(feed):
+    """Young averages of d^2 are small, whatever divides them: by itself, a first one is (1 - beta) d^2."""
+    rows, weights = draw(7)
+    rows[:6] = 0.0
+    for every, n in ((1, 7), (5, 2)):  # after 0 and 5, the step number 6 is not measured
+        param = start()
+        found = feed(build(param, "separable", beta=0.999, every=every), param, rows, weights)[6].abs()
+        wanted = ((1 - 0.999 ** (every * n)) / (1 - 0.999)) ** 0.5
+        torch.testing.assert_close(found, torch.full_like(found, wanted))
+
+
 # -- the slow version --------------------------------------------------------------------------------------------------
 
 OPTIONS = {

@@ -173,7 +173,8 @@ class SeparableAverages(Averages):
         if x.mask is None:
             weighed = groups.of_each(weights, S) * S[0] if self.owners else S.new_tensor(weights) @ S
             # What only steps without a measurement have moved has no S yet: there v stands for C, in the units of d.
-            factor = groups.spread(torch.where((S == 0).all(0), how.shrink**2, _over(weighed, T)))
+            alone = how.shrink**2 / max(bias.values())
+            factor = groups.spread(torch.where((S == 0).all(0), alone, _over(weighed, T)))
             return lambda columns: factor if columns is None else factor[columns]
         each = (groups.of_each(weights, S) * S[0]).unsqueeze(0) if self.owners else S.new_tensor(weights)[:, None] * S
         factors = _over(each, T)
