@@ -1,6 +1,7 @@
 """SOAP against a dense version in numpy, another implementation, Adam, and rotations of the problem."""
 
 import copy
+import itertools
 import pickle
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import nn
 
 from helpers import same
 from madamoo import MultiObjective, PreferenceMetric
+from madamoo.metric import EigenBasis
 from madamoo.relatives import SOAP
 
 
@@ -94,6 +96,18 @@ def test_it_equals_the_dense_version(shape, options):
     )
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
     assert torch.equal(found[0], start), "the first gradient makes the basis alone"
+
+
+def test_it_rotates_the_sides_that_the_metric_rotates():
+    """But for a single row or column, whose long side is not the shorter one for the metric."""
+    for m, n, longest, sides in itertools.product((1, 2, 3, 5), (1, 2, 3, 5), (1, 2, 3, 9), ("both", "shorter")):
+        param = nn.Parameter(torch.ones(m, n))
+        param.grad = torch.ones(m, n)
+        opt = SOAP([param], max_precond_dim=longest, sides=sides)
+        opt.step()
+        found = tuple(side in opt.state[param] for side in ("left", "right"))
+        one = EigenBasis(longest=longest, sides="both" if 1 in (m, n) else sides)
+        assert found == one.turned((m, n)), (m, n, longest, sides)
 
 
 def test_it_equals_another_implementation():

@@ -30,7 +30,8 @@ class SOAP(Optimizer):
         shampoo_beta: of the factors; None is ``betas[1]``.
         refresh: the bases follow the factors every so many steps, by one QR step of the power method.
         max_precond_dim: a longer side keeps the basis in which the matrix is written; two longer sides: Adam.
-        sides: ``"both"``, or only the ``"shorter"`` of the two (the inputs', if they are equally long).
+        sides: ``"both"``, or only the ``"shorter"`` of the two (the inputs', if they are equally long; of a single row
+            or column the long one, which :class:`~madamoo.metric.EigenBasis` leaves alone).
 
     Example:
         >>> w = torch.nn.Parameter(torch.eye(3))
