@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from helpers import Net, assert_leaves_no_trace, close_params, metric, same_params, train
+from helpers import Net, assert_leaves_no_trace, close_params, metric, same, same_params, train
 from madamoo import MAdam, MultiObjective, PreferenceMetric, solvers
 from madamoo.metric import EigenBasis
 
@@ -258,6 +258,25 @@ def test_bytes_are_known_beforehand():
         held = sum(t.numel() * t.element_size() for a in chosen.averages for t in a.tensors())
         bases = opt.state_dict()["multi_objective"]["metric"]["bases"]
         assert said == held + sum(t.numel() * t.element_size() for entry in bases.values() for t in entry.values())
+
+
+def test_heads_of_objectives_that_take_turns_are_refreshed():
+    """Each head is reached in every second step: in those that are due, the first one never is."""
+    net, moved = Net(count=2), set()
+    opt = MultiObjective(torch.optim.SGD(net.parameters(), 1e-2), "uw", PreferenceMetric("full", **OPTIONS))
+    before = {}
+    for t in range(8):
+        losses = net.losses(t)
+        opt.zero_grad()
+        opt.backward([losses[0], None] if t % 2 == 0 else [None, losses[1]])
+        opt.step()
+        bases = opt.state_dict()["multi_objective"]["metric"]["bases"]
+        moved |= {i for i in bases.keys() & before.keys() if not torch.equal(bases[i]["right_Q"], before[i]["right_Q"])}
+        before = bases
+        other = copy.deepcopy(opt)
+        other.load_state_dict(opt.state_dict())
+        assert same(other.state_dict(), opt.state_dict())
+    assert moved == {0, 2, 4}
 
 
 OPTIONS = {"basis": EigenBasis(every=2), "rampup": 3}

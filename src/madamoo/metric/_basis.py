@@ -124,6 +124,7 @@ class Frame:
     left: Side | None
     right: Side | None
     is_first: bool = False  # made of the very direction that it is about to rotate
+    step: int | None = None  # the number of the last step that is in it; None is the one before this
 
     @classmethod
     def first(cls, D: Tensor, left: bool, right: bool) -> Frame:
@@ -148,17 +149,20 @@ class Frame:
             G = G @ self.right.Q.T
         return G.reshape(rows.shape)
 
-    def after(self, d: Tensor, beta: float, refresh: bool) -> tuple[Frame, Tensor | None]:
-        """The basis of the next step, and where each of its coordinates was before; None if all stay."""
+    def after(self, d: Tensor, options: EigenBasis, step: int) -> tuple[Frame, Tensor | None]:
+        """The basis once the step is taken, and where each of its coordinates was before; None if all stay."""
         D = d.view(self.shape)
-        left = None if self.left is None else self.left.taken(D, beta)
-        right = None if self.right is None else self.right.taken(D.T, beta)
+        left = None if self.left is None else self.left.taken(D, options.beta)
+        right = None if self.right is None else self.right.taken(D.T, options.beta)
         rows = columns = None
+        # A step that is due may not reach the parameter, as where objectives take turns: then the next one that does.
+        before = step - 1 if self.step is None else self.step
+        refresh = step // options.every > before // options.every
         if refresh and left is not None:
             left, rows = left.refreshed()
         if refresh and right is not None:
             right, columns = right.refreshed()
-        frame = Frame(self.shape, left, right)
+        frame = Frame(self.shape, left, right, step=step)
         if rows is None and columns is None:
             return frame, None
         places = torch.arange(d.numel(), device=d.device).view(self.shape)
@@ -225,15 +229,15 @@ class Turn:
         seen = d.unsqueeze(0) if alone else self.rotate(x.rows) if rows else x.rows
         return replace(x, d=d, rows=seen, memo={})
 
-    def after(self, whole: Tensor, beta: float, refresh: bool) -> tuple[Turn, Tensor | None]:
-        """The bases of the next step, and where each coordinate of the whole block was before; None if all stay."""
+    def after(self, whole: Tensor, options: EigenBasis, step: int) -> tuple[Turn, Tensor | None]:
+        """The bases once the step is taken, and where each coordinate of the block was before; None if all stay."""
         if self.is_identity:
             return self, None
         frames: list[Frame | None] = []
         moved: dict[int, Tensor] = {}
         for (_, part), frame in zip(self.block.parts(whole=True), self.frames, strict=True):
             if frame is not None:
-                frame, order = frame.after(whole[part].contiguous(), beta, refresh)
+                frame, order = frame.after(whole[part].contiguous(), options, step)
                 if order is not None:
                     moved[part.start] = order
             frames.append(frame)
@@ -279,7 +283,7 @@ class Bases:
         """Those of a block once the step number ``step`` is taken; see :meth:`Turn.after`."""
         if self.options is None:
             return turn, None
-        return turn.after(whole, self.options.beta, step % self.options.every == 0)
+        return turn.after(whole, self.options, step)
 
     def keep(self, turn: Turn) -> None:
         self.frames.update(
@@ -300,13 +304,22 @@ class Bases:
             if p in self.frames
         }
 
+    def steps(self, params: Sequence[Tensor]) -> dict[int, int]:
+        """The last step that is in the basis of each parameter."""
+        frames = {i: self.frames[p] for i, p in enumerate(params) if p in self.frames}
+        return {i: frame.step for i, frame in frames.items() if frame.step is not None}
+
     def loaded(
         self,
         state: Mapping[int, Mapping[str, Tensor]],
+        steps: Mapping[int, int],
         params: Sequence[Tensor],
         dtype_of: Callable[[Tensor], torch.dtype],
     ) -> Bases:
-        """Those of such a state, in the precision of each parameter; raises ValueError if it is none."""
+        """Those of such a state, in the precision of each parameter; raises ValueError if it is none.
+
+        ``steps`` are those of :meth:`steps`; an older checkpoint has none.
+        """
         frames: dict[Tensor, Frame] = {}
         for index, entry in state.items():
             if self.options is None or not 0 <= index < len(params):
@@ -327,7 +340,7 @@ class Bases:
                 )
                 sides.append(None if average is None or Q is None else Side(average, Q))
             left, right = sides
-            frames[param] = Frame(shape, left, right)
+            frames[param] = Frame(shape, left, right, step=steps.get(index))
         return Bases(self.options, frames)
 
 
