@@ -368,6 +368,39 @@ def test_weights_per_coordinate_keep_the_parameters_own_basis():
     assert torch.equal(*ends)
 
 
+@pytest.mark.parametrize("estimator", ["full", "marginal"])
+def test_matrices_in_one_block_are_rotated_as_if_alone(estimator):
+    """Also where the columns of both change places in one step."""
+    given = [matrices(12, 2, shape, seed) for seed, shape in enumerate([(4, 3), (3, 5)])]
+    weights = torch.tensor(np.random.default_rng(2).dirichlet(np.ones(2), 12))
+    found = []
+    for together in (True, False):
+        params = [nn.Parameter(torch.zeros(rows.shape[2:], dtype=torch.float64)) for rows in given]
+        seen = [[] for _ in params]
+        for chosen in [(0, 1)] if together else [(0,), (1,)]:
+            own = PreferenceMetric(estimator, basis=EigenBasis(every=3, beta=0.8), momentum=0.7)
+            opt = MultiObjective(torch.optim.SGD([params[k] for k in chosen], lr=0.0), "preference", own)
+            for t, w in enumerate(weights):
+                opt.zero_grad()
+                each = [[(torch.tensor(given[k][t, i]) * params[k]).sum() for k in chosen] for i in range(2)]
+                opt.backward([sum(terms) for terms in each], preference=w)
+                for k in chosen:
+                    seen[k].append(params[k].grad.clone())
+                opt.step()
+            assert len([*own.averages]) == 1
+        found.append([torch.stack(each) for each in seen])
+    torch.testing.assert_close(*found, rtol=1e-7, atol=1e-9)
+
+
+def test_gradients_that_cancel_make_a_basis():
+    """Their averages are of its coordinates: they cannot be those of another one that comes later."""
+    param = nn.Parameter(torch.ones(3, 2, dtype=torch.float64))
+    opt = MultiObjective(torch.optim.SGD([param], lr=0.0), "preference", PreferenceMetric("full", basis="eigen"))
+    opt.backward([param.sum(), -param.sum()], preference=[0.5, 0.5])
+    opt.step()
+    assert 0 in opt.state_dict()["multi_objective"]["metric"]["bases"]
+
+
 def test_a_parameter_without_gradient_has_no_basis_yet():
     """As the first factor of a low-rank adapter whose second is zero."""
     param = nn.Parameter(torch.zeros(3, 2, dtype=torch.float64))
