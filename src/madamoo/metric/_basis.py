@@ -87,7 +87,7 @@ class Side:
         by rounding stay together.
         """
         D = D.double() / D.abs().amax().clamp_min(torch.finfo(D.dtype).tiny)
-        values, vectors = torch.linalg.eigh(_bounded(D @ D.T))
+        values, vectors = torch.linalg.eigh(D @ D.T)
         known = vectors[:, values > NOTHING * values[-1]].flip(1)
         return cls(torch.zeros_like(vectors), torch.linalg.qr(known, mode="complete").Q)
 
@@ -95,8 +95,8 @@ class Side:
         return Side(self.average.to(dtype), self.Q.to(dtype))
 
     def taken(self, D: Tensor, beta: float) -> Side:
-        """L with this D D' in it."""
-        return Side(_bounded(torch.addmm(self.average, D, D.T, beta=beta, alpha=1.0 - beta)), self.Q)
+        """L with this D D' in it; no sum of squares overflows, for ``largest_gradient`` lets no such D in."""
+        return Side(torch.addmm(self.average, D, D.T, beta=beta, alpha=1.0 - beta), self.Q)
 
     def refreshed(self) -> tuple[Side, Tensor | None]:
         """One step of orthogonal iteration, and the new order of the columns; None if they stay where they are.
@@ -342,9 +342,3 @@ class Bases:
             left, right = sides
             frames[param] = Frame(shape, left, right, step=steps.get(index))
         return Bases(self.options, frames)
-
-
-def _bounded(gram: Tensor) -> Tensor:
-    """Where a sum of squares overflows, any large number will do."""
-    largest = torch.finfo(gram.dtype).max / (8 * len(gram))
-    return gram.nan_to_num_(0.0, largest, -largest).clamp_(-largest, largest)
