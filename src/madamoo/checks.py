@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 __all__ = [
+    "check_betas",
     "check_choice",
     "check_flag",
     "check_fraction",
@@ -65,6 +66,14 @@ def check_fraction(name: str, value: float) -> float:
     if not (_is_number(value) and 0 <= value < 1):
         raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}")
     return float(value)
+
+
+def check_betas(betas: tuple[float, float]) -> tuple[float, float]:
+    """The decays of an optimizer's two moments."""
+    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+        raise ValueError(f"betas must be two numbers, of the first moment and of the second, got {betas!r}")
+    first, second = (check_fraction(f"betas[{i}]", beta) for i, beta in enumerate(betas))
+    return first, second
 
 
 def check_integer(name: str, value: int, minimum: int | None = None) -> int:

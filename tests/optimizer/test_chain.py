@@ -293,6 +293,11 @@ def test_a_group_is_added_to_one_of_them():
     before = rest[-1].clone()
     train(net, opt, 1)
     assert not torch.equal(before, rest[-1])
+    opt.optimizer.optimizers[1].add_param_group({"params": matrices[:1]})  # the other one has it
+    before = [p.clone() for p in net.parameters()]
+    with pytest.raises(ValueError, match="is in two of the optimizers, Muon"):
+        train(net, opt, 1)
+    assert all(map(torch.equal, before, net.parameters()))
 
 
 def test_what_cannot_be_meant_is_refused():

@@ -1,11 +1,14 @@
 """MSOAP: what it is made of, decoupled weight decay, and schedulers."""
 
+import re
+
 import pytest
 import torch
 
 from helpers import Net, same_params, train
-from madamoo import MSOAP, MultiObjective, PreferenceMetric, solvers
+from madamoo import MSOAP, MAdam, MultiObjective, PreferenceMetric, solvers
 from madamoo.metric import EigenBasis
+from madamoo.relatives import SOAP, AdaTask
 
 
 def test_it_is_sgd_behind_momentum_and_metric():
@@ -83,7 +86,19 @@ def test_schedulers_and_groups():
     assert [group["lr"] for group in opt.param_groups] == [5e-3, 5e-4]
 
 
-@pytest.mark.parametrize("betas", [(1.0, 0.9), (0.9, 1.0), (-0.1, 0.9), (0.9, "0.9")])
-def test_wrong_betas(betas):
-    with pytest.raises(ValueError, match=r"^betas must be"):
-        MSOAP(Net().parameters(), betas=betas)
+@pytest.mark.parametrize("optimizer", [MAdam, MSOAP, SOAP, AdaTask])
+@pytest.mark.parametrize(
+    ("betas", "said"),
+    [
+        ((1.0, 0.9), "betas[0] must be at least 0 and below 1, got 1.0"),
+        ((0.9, 1.0), "betas[1] must be at least 0 and below 1, got 1.0"),
+        ((-0.1, 0.9), "betas[0] must be"),
+        ((0.9, "0.9"), "betas[1] must be"),
+        ((0.9,), "betas must be two numbers, of the first moment and of the second, got (0.9,)"),
+        ((0.9, 0.9, 0.9), "betas must be two numbers"),
+        (0.9, "betas must be two numbers"),
+    ],
+)
+def test_wrong_betas(optimizer, betas, said):
+    with pytest.raises(ValueError, match=rf"^{re.escape(said)}"):
+        optimizer(Net().parameters(), betas=betas)

@@ -147,7 +147,7 @@ def test_ranks_must_fit_the_objectives():
         opt.backward([x.sum(), x.square().sum()])
     with pytest.raises(ValueError, match="ranks must be finite and not negative"):
         MTAdam([x], ranks=[1, -2])
-    with pytest.raises(ValueError, match="beta3 must be at least 0 and less than 1"):
+    with pytest.raises(ValueError, match="beta3 must be at least 0 and below 1"):
         MTAdam([x], beta3=1.0)
 
 

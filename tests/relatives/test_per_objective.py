@@ -406,7 +406,7 @@ def test_refuses_wrong_options(optimizer):
         ({"lr": -1.0}, "lr must be zero or positive"),
         ({"eps": 0.0}, "eps must be positive"),
         ({"weight_decay": -0.1}, "weight_decay must be zero or positive"),
-        ({"betas": (0.9, 1.0)}, "betas must be at least 0 and less than 1"),
+        ({"betas": (0.9, 1.0)}, r"betas\[1\] must be at least 0 and below 1"),
         ({"objectives": ["a", "a"]}, "different names"),
     ]:
         with pytest.raises(ValueError, match=message):

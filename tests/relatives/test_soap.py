@@ -237,12 +237,12 @@ def test_behind_a_metric_and_with_a_closure():
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"lr": -1.0}, "lr must be at least 0, got -1.0"),
-        ({"betas": (0.9, 1.0)}, r"betas\[1\] must be in \[0, 1\), got 1.0"),
-        ({"shampoo_beta": 2.0}, r"shampoo_beta must be in \[0, 1\)"),
-        ({"refresh": 0}, "refresh must be at least 1, got 0"),
-        ({"max_precond_dim": 0}, "max_precond_dim must be at least 1"),
-        ({"sides": "left"}, "sides must be 'both' or 'shorter', got 'left'"),
+        ({"lr": -1.0}, "lr must be zero or positive and finite, got -1.0"),
+        ({"betas": (0.9, 1.0)}, r"betas\[1\] must be at least 0 and below 1, got 1.0"),
+        ({"shampoo_beta": 2.0}, "shampoo_beta must be at least 0 and below 1, got 2.0"),
+        ({"refresh": 0}, "refresh must be an integer, at least 1, got 0"),
+        ({"max_precond_dim": 0}, "max_precond_dim must be an integer, at least 1, got 0"),
+        ({"sides": "left"}, "sides must be one of 'both', 'shorter', got 'left'"),
     ],
 )
 def test_wrong_options_are_named(options, said):

@@ -38,7 +38,6 @@ class Chain(Wrapper):
         optimizers = tuple(optimizers)
         if not optimizers:
             raise ValueError("optimizers must be at least one torch optimizer, got none")
-        owner: dict[Any, int] = {}
         for i, inner in enumerate(optimizers):
             if not isinstance(inner, Optimizer) or isinstance(inner, Wrapper):
                 raise TypeError(f"optimizers must be plain torch optimizers, number {i} is a {type(inner).__name__}")
@@ -47,15 +46,20 @@ class Chain(Wrapper):
                     f"{type(inner).__name__}, number {i} of the optimizers, evaluates its closure several times per "
                     "step, which would move only its own parameters in between: it has to be the only optimizer"
                 )
+        super().__init__(optimizers=optimizers)
+        self._check_disjoint()
+
+    def _check_disjoint(self) -> None:
+        owner: dict[Any, int] = {}
+        for i, inner in enumerate(self.optimizers):
             for group in inner.param_groups:
                 for p in group["params"]:
                     if owner.setdefault(p, i) != i:
-                        first = type(optimizers[owner[p]]).__name__
+                        first = type(self.optimizers[owner[p]]).__name__
                         raise ValueError(
                             f"a parameter of shape {tuple(p.shape)} is in two of the optimizers, {first} (number "
                             f"{owner[p]}) and {type(inner).__name__} (number {i}): each parameter must be in one"
                         )
-        super().__init__(optimizers=optimizers)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
@@ -73,6 +77,7 @@ class Chain(Wrapper):
         return {name: value for name, value in first.items() if all(name in other for other in others)}
 
     def _step(self, closure: Callable[[], Any] | None = None) -> Any:
+        self._check_disjoint()  # groups may have been added to one of them since
         result = None
         if closure is not None:
             with torch.enable_grad():

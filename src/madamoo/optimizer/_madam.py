@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
+from ..checks import check_betas
 from ..metric import Metric, PreferenceMetric
 from ..solvers import Solver
 from ._inner import adamw
@@ -57,7 +58,7 @@ class MAdam(MultiObjective):
         **options: Unpack[OptionArguments],
     ) -> None:
         super().__init__(
-            adamw(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay),
+            adamw(params, lr=lr, betas=check_betas(betas), eps=eps, weight_decay=weight_decay),
             solver,
             PreferenceMetric() if isinstance(metric, str) and metric == "default" else metric,
             **options,

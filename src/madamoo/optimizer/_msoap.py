@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from .. import solvers
-from ..checks import check_fraction
+from ..checks import check_betas
 from ..metric import EigenBasis, PreferenceMetric
 from ..solvers import Solver
 from ._inner import sgd
@@ -64,7 +64,7 @@ class MSOAP(MultiObjective):
         every: int = 1,
         **options: Unpack[OptionArguments],
     ) -> None:
-        first, second = (check_fraction("betas", beta) for beta in betas)
+        first, second = check_betas(betas)
         solver = solvers.get(solver) if isinstance(solver, str) else solver
         estimator = self.estimator_for(solver) if estimator == "auto" else estimator
         metric = PreferenceMetric(estimator, basis=EigenBasis(beta=second), momentum=first, every=every)

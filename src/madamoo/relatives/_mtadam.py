@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checks import check_vector
+from ..checks import check_fraction, check_vector
 from ._moments import Places, moment_dtype, open_state, update_moments, updates_of
-from ._per_objective import PerObjective, check_decay
+from ._per_objective import PerObjective
 
 VANISHING = 1e-10
 """A gradient whose norm averages less than this is not balanced, and balances none."""
@@ -59,7 +59,7 @@ class MTAdam(PerObjective):
         ranks: Sequence[float] | Tensor | None = None,
         objectives: Sequence[str] | None = None,
     ) -> None:
-        check_decay("beta3", beta3)
+        check_fraction("beta3", beta3)
         if ranks is not None:
             ranks = check_vector("ranks", ranks, None if objectives is None else len(objectives)).tolist()
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "beta3": beta3, "ranks": ranks}

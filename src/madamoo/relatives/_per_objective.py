@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..checks import check_positive
+from ..checks import check_betas, check_positive
 from ..gradients import (
     Batch,
     Collected,
@@ -79,8 +79,7 @@ class PerObjective(Optimizer):
         for name in ("lr", "weight_decay"):
             check_positive(name, float(defaults[name]), zero=True)
         check_positive("eps", defaults["eps"])
-        for beta in defaults["betas"]:
-            check_decay("betas", beta)
+        check_betas(defaults["betas"])
         super().__init__(params, defaults)
         self.run = PerObjectiveRun(count)
         if names is not None:
@@ -238,8 +237,3 @@ class PerObjective(Optimizer):
 
     def _params(self) -> list[Tensor]:
         return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
-
-
-def check_decay(name: str, value: float) -> None:
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} must be at least 0 and less than 1, got {value!r}")

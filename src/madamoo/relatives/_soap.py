@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from ..checks import check_betas, check_choice, check_fraction, check_integer, check_positive
 from ..gradients import is_divided
 from ._loading import load_as_saved
 
@@ -57,22 +58,17 @@ class SOAP(Optimizer):
         max_precond_dim: int = 10_000,
         sides: Literal["both", "shorter"] = "both",
     ) -> None:
-        for name, value in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay)):
-            if not value >= 0.0:
-                raise ValueError(f"{name} must be at least 0, got {value!r}")
-        for name, value in (("betas[0]", betas[0]), ("betas[1]", betas[1]), ("shampoo_beta", shampoo_beta or 0.0)):
-            if not 0.0 <= value < 1.0:
-                raise ValueError(f"{name} must be in [0, 1), got {value!r}")
-        for name, count in (("refresh", refresh), ("max_precond_dim", max_precond_dim)):
-            if count < 1:
-                raise ValueError(f"{name} must be at least 1, got {count!r}")
-        if sides not in ("both", "shorter"):
-            raise ValueError(f"sides must be 'both' or 'shorter', got {sides!r}")
+        for name, value in (("lr", float(lr)), ("eps", eps), ("weight_decay", weight_decay)):
+            check_positive(name, value, zero=True)
+        check_fraction("shampoo_beta", shampoo_beta or 0.0)
+        check_integer("refresh", refresh, minimum=1)
+        check_integer("max_precond_dim", max_precond_dim, minimum=1)
+        check_choice("sides", sides, ("both", "shorter"))
         super().__init__(
             params,
             {
                 "lr": lr,
-                "betas": betas,
+                "betas": check_betas(betas),
                 "eps": eps,
                 "weight_decay": weight_decay,
                 "shampoo_beta": shampoo_beta,

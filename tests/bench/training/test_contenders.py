@@ -151,7 +151,7 @@ def test_hidden_matrices_are_neither_first_nor_last():
         ("madam:refresh=3", "madam has no option 'refresh'; it has estimator"),
         ("sgd:beta1=0.5", "sgd has no option 'beta1'; it has momentum"),
         ("soap:refresh=often", "refresh must be a number, got 'often'"),
-        ("soap:refresh=0", "refresh must be at least 1, got 0"),
+        ("soap:refresh=0", "refresh must be an integer, at least 1, got 0"),
         ("marginal:estimator=full", "marginal has no option 'estimator'"),
         ("madam-paper:floor=True", "madam-paper has no option 'floor'; it has beta, rampup"),
         ("muon:beta1=True", "beta1 must be a number, got True"),
