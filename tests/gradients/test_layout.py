@@ -97,7 +97,7 @@ def test_any_sequence_of_batches(batches, heads_together):
         assert same is layout and [r.block for r in again] == [r.block for r in rows]
         if not heads_together:
             assert all(len({*block.owners}) <= 1 for block in layout.blocks)
-        loaded = Layout.load(layout.state_dict(params), params, lambda _: 0)
+        loaded = Layout.load(layout.state_dict(params), params)
         assert loaded.reach == layout.reach
         assert [(*map(id, b.params), b.owners) for b in loaded.blocks] == [
             (*map(id, b.params), b.owners) for b in layout.blocks
@@ -136,8 +136,8 @@ def test_what_is_never_in_one_block():
     large = found.rows[0][5]
     groups = dict(zip(params, (0, 0, 1, 0, 0, 0), strict=True))
     rows, layout = Layout().pack(found, params, groups.__getitem__, apart={params[4]})
-    blocks = {tuple(next(k for k, q in enumerate(params) if p is q) for p in b.params): b.group for b in layout.blocks}
-    assert blocks == {(0, 3): 0, (1,): 0, (2,): 1, (4,): 0, (5,): 0}
+    blocks = {tuple(next(k for k, q in enumerate(params) if p is q) for p in b.params) for b in layout.blocks}
+    assert blocks == {(0, 3), (1,), (2,), (4,), (5,)}
     assert isinstance(rows[-1], HeadRows) and rows[-1].stack.data_ptr() == large.data_ptr()
     two = [torch.empty(ALONE), torch.empty(ALONE - 1), torch.empty(1)]
     _, layout = Layout().pack(found_of(two, [{0}] * 3), two)
@@ -170,15 +170,15 @@ def test_the_state_holds_the_parameters_of_the_optimizer_only():
     _, layout = Layout().pack(found_of([a, b, c], [{0, 1}, {2}, {2}]), [a, b, c])
     state = layout.state_dict([c, b])
     assert state == {"reach": {0: [2], 1: [2]}, "blocks": [[1, 0]]}
-    loaded = Layout.load(state, [c, b], {c: 1, b: 1}.__getitem__)
+    loaded = Layout.load(state, [c, b])
     assert loaded.reach == {b: {2}, c: {2}}
-    assert [(block.owners, block.group) for block in loaded.blocks] == [((2, 2), 1)]
+    assert [block.owners for block in loaded.blocks] == [(2, 2)]
     assert are_same(loaded.blocks[0].params, (b, c))
 
 
 def test_a_state_that_is_none_is_refused():
     params = [torch.empty(1), torch.empty(2)]
     with pytest.raises(ValueError, match="heads and shared"):
-        Layout.load({"reach": {0: [0], 1: [0, 1]}, "blocks": [[0, 1]]}, params, lambda _: 0)
+        Layout.load({"reach": {0: [0], 1: [0, 1]}, "blocks": [[0, 1]]}, params)
     with pytest.raises(ValueError, match=r"objectives \[-2\]"):
-        Layout.load({"reach": {0: [-2]}, "blocks": [[0]]}, params, lambda _: 0)
+        Layout.load({"reach": {0: [-2]}, "blocks": [[0]]}, params)

@@ -8,19 +8,17 @@ PARAMS = tuple(torch.empty(shape) for shape in [(2, 3), (), (0,), (1,)])
 
 
 def test_where_parameters_are_in_a_block():
-    block = Block(PARAMS, group=2)
+    block = Block(PARAMS)
     assert block.sizes == [6, 1, 0, 1] and block.entries == 8 and block.owner is None
     assert [part for _, part in block.parts()] == [slice(0, 6), slice(6, 7), slice(7, 7), slice(7, 8)]
     assert are_same([p for p, _ in block.parts()], PARAMS)
-    assert [(b.params[0] is p, b.owners, b.group) for b, p in zip(block.split(), PARAMS, strict=True)] == [
-        (True, (), 2)
-    ] * 4
+    assert [(b.params[0] is p, b.owners) for b, p in zip(block.split(), PARAMS, strict=True)] == [(True, ())] * 4
 
 
 def test_the_owner_of_a_block_of_heads():
-    heads = Block(PARAMS, (2, 0, 2, 1), group=1)
+    heads = Block(PARAMS, (2, 0, 2, 1))
     assert heads.owner is None and Block(PARAMS, (2,) * 4).owner == 2
-    assert [(b.owners, b.owner, b.group) for b in heads.split()] == [((i,), i, 1) for i in (2, 0, 2, 1)]
+    assert [(b.owners, b.owner) for b in heads.split()] == [((i,), i) for i in (2, 0, 2, 1)]
     like = torch.empty(0, dtype=torch.float64)
     assert heads.spread([0.1, 0.2, 0.3, 0.4], like).tolist() == [0.1] * 6 + [0.2, 0.4]
 

@@ -76,7 +76,7 @@ class Layout:
                 alone = id(param) if param.numel() >= ALONE else None
                 return group_of(param), param in apart, what, alone, param.dtype, param.device, division_of(param)
 
-            layout, plan = self._divide(reached, rest, params, kind, group_of)
+            layout, plan = self._divide(reached, rest, params, kind)
             if len(layout._plans) < MOST_PLANS:
                 layout._plans[pattern] = plan
         rows = []
@@ -93,7 +93,6 @@ class Layout:
         rest: Sequence[bool] | None,
         params: Sequence[Tensor],
         kind: Callable[[Tensor, frozenset[int], tuple[int, ...]], Hashable],
-        group_of: GroupOf,
     ) -> tuple[Layout, list[Part]]:
         """The layout once this batch is in it, and where in it the gradients go."""
         reach = dict(self.reach)
@@ -118,7 +117,7 @@ class Layout:
             chosen = [params[place] for place in places]
             block = block_of.get(chosen[0])
             if block is None or not are_same(block.params, chosen) or block.owners != tuple(owners):
-                block = Block(tuple(chosen), tuple(owners), group_of(chosen[0]))
+                block = Block(tuple(chosen), tuple(owners))
             divided.update(dict.fromkeys(chosen, block))
             plan.append(Part(block, tuple(places), () if owners else objectives, has_rest))
         if reach == self.reach and all(block_of.get(p) is block for p, block in divided.items()):
@@ -129,7 +128,7 @@ class Layout:
             kept = old
             if 0 < len(left) < len(old.params):
                 owners = [old.owners[k] for k in left if old.owners]
-                kept = Block(tuple(old.params[k] for k in left), tuple(owners), old.group)
+                kept = Block(tuple(old.params[k] for k in left), tuple(owners))
             if left:
                 blocks[id(kept)] = kept
         layout = Layout(reach, tuple(blocks.values()))
@@ -146,7 +145,7 @@ class Layout:
         }
 
     @classmethod
-    def load(cls, state: Mapping[str, Any], params: Sequence[Tensor], group_of: GroupOf) -> Layout:
+    def load(cls, state: Mapping[str, Any], params: Sequence[Tensor]) -> Layout:
         """The layout that :meth:`state_dict` was made of."""
         reach = {params[k]: frozenset(int(i) for i in objectives) for k, objectives in state["reach"].items()}
         for objectives in reach.values():
@@ -161,7 +160,7 @@ class Layout:
                 owners = tuple(next(iter(reach[p])) for p in members if len(reach[p]) == 1)
                 if owners and len(owners) < len(members):
                     raise ValueError("a block of the layout holds heads and shared parameters")
-                blocks.append(Block(tuple(members), owners, group_of(members[0])))
+                blocks.append(Block(tuple(members), owners))
         return cls(reach, blocks)
 
 

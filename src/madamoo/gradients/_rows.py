@@ -26,7 +26,6 @@ class Block:
 
     params: tuple[Tensor, ...]
     owners: tuple[int, ...] = ()
-    group: int = 0  # the parameter group of the optimizer that all of them are in
 
     @cached_property
     def shapes(self) -> list[torch.Size]:
@@ -111,7 +110,7 @@ class Block:
     def split(self) -> list[Block]:
         """One block per parameter."""
         owners = self.owners or [None] * len(self.params)
-        return [Block((p,), () if i is None else (i,), self.group) for p, i in zip(self.params, owners, strict=True)]
+        return [Block((p,), () if i is None else (i,)) for p, i in zip(self.params, owners, strict=True)]
 
     def spread(self, values: Sequence[float], like: Tensor) -> Tensor:
         """The value of its parameter for each entry of the block."""

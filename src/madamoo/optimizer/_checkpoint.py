@@ -78,7 +78,6 @@ def _options(opt: MultiObjective) -> dict[str, dict[str, Any]]:
 def load_state(opt: MultiObjective, state: dict[str, Any]) -> None:
     """Make everything first, on copies, then take it on: after an error the optimizer is what it was."""
     params, state = _all_params(opt), _with_own_part(state)
-    group_of = {p: g for g, group in enumerate(opt.param_groups) for p in group["params"]}
     static = opt.solver.static
     with _reading("a piece"):
         own = _check(opt, state, params)
@@ -90,7 +89,7 @@ def load_state(opt: MultiObjective, state: dict[str, Any]) -> None:
             raise ValueError(f"the checkpoint has {count} objectives and the names {list(names)}")
         skipped = int(own["skipped"])
     with _reading("'layout'"):
-        layout = Layout.load(own["layout"], params, group_of.__getitem__)
+        layout = Layout.load(own["layout"], params)
     with _reading("the solver's state"):
         solver = copy.deepcopy(opt.solver)
         solver.load_state_dict(own["solver"])
