@@ -141,5 +141,5 @@ def visit_math_block(translator: HTML5Translator, node: nodes.math_block) -> Non
 def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     app.connect("autodoc-process-docstring", escape_bars, priority=900)  # after napoleon
-    app.connect("doctree-read", link_outside)
+    app.connect("doctree-read", link_outside, priority=400)  # before the files to copy are collected
     app.connect("env-check-consistency", check_complete)
