@@ -297,29 +297,20 @@ class Bases:
         sides = zip(self.options.turned(param.shape), matrix_shape(param.shape or (1,)), strict=True)
         return sum(2 * size * size * dtype.itemsize for turned, size in sides if turned)
 
-    def state_dict(self, params: Sequence[Tensor]) -> dict[int, dict[str, Tensor]]:
-        return {
-            i: {key: value.clone() for key, value in self.frames[p].tensors().items()}
-            for i, p in enumerate(params)
-            if p in self.frames
-        }
-
-    def steps(self, params: Sequence[Tensor]) -> dict[int, int]:
-        """The last step that is in the basis of each parameter."""
+    def state_dict(self, params: Sequence[Tensor]) -> dict[int, dict[str, Any]]:
         frames = {i: self.frames[p] for i, p in enumerate(params) if p in self.frames}
-        return {i: frame.step for i, frame in frames.items() if frame.step is not None}
+        return {
+            i: {**{key: value.clone() for key, value in frame.tensors().items()}, "step": frame.step}
+            for i, frame in frames.items()
+        }
 
     def loaded(
         self,
-        state: Mapping[int, Mapping[str, Tensor]],
-        steps: Mapping[int, int],
+        state: Mapping[int, Mapping[str, Any]],
         params: Sequence[Tensor],
         dtype_of: Callable[[Tensor], torch.dtype],
     ) -> Bases:
-        """Those of such a state, in the precision of each parameter; raises ValueError if it is none.
-
-        ``steps`` are those of :meth:`steps`; an older checkpoint has none.
-        """
+        """Those of such a state, in the precision of each parameter; raises ValueError if it is none."""
         frames: dict[Tensor, Frame] = {}
         for index, entry in state.items():
             if self.options is None or not 0 <= index < len(params):
@@ -340,5 +331,5 @@ class Bases:
                 )
                 sides.append(None if average is None or Q is None else Side(average, Q))
             left, right = sides
-            frames[param] = Frame(shape, left, right, step=steps.get(index))
+            frames[param] = Frame(shape, left, right, step=entry.get("step"))  # an older checkpoint has none
         return Bases(self.options, frames)

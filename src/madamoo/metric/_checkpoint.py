@@ -31,7 +31,6 @@ def save_state(metric: PreferenceMetric, params: Sequence[Tensor]) -> dict[str, 
         "constant": dict(metric.constant),
         "averages": averages,
         "bases": metric._bases.state_dict(params),
-        **({} if metric.basis is None else {"basis_steps": metric._bases.steps(params)}),
         "movement": metric.movement.state_dict(),
         **({"norms": dict(metric.norms)} if metric.normalises(metric._used) else {}),
         **({"momentum": metric._momentum.state_dict(params)} if metric._momentum is not None else {}),
@@ -47,7 +46,7 @@ def check_state(
             raise ValueError(f"the checkpoint lacks the metric's {key!r}")
     if ("noise" in state) != metric.rounds:
         raise ValueError(f"the checkpoint's averages were not made with dtype={metric.dtype}")
-    metric._bases.loaded(state["bases"], state.get("basis_steps", {}), params, metric.compute_dtype)
+    metric._bases.loaded(state["bases"], params, metric.compute_dtype)
     if ("momentum" in state) != (metric._momentum is not None):
         raise ValueError(f"the checkpoint was not made with momentum={metric.momentum}")
     if metric._momentum is not None:
@@ -86,7 +85,7 @@ def load_state(
     generator = _generator(state["generator"])
     noise = _generator(state["noise"]) if metric.rounds else metric.noise
     constant, norms = dict(state["constant"]), dict(state.get("norms", {}))
-    bases = metric._bases.loaded(state["bases"], state.get("basis_steps", {}), params, metric.compute_dtype)
+    bases = metric._bases.loaded(state["bases"], params, metric.compute_dtype)
     movement, momentum = Movement.load(state["movement"]), metric._momentum
     if momentum is not None:
         momentum = momentum.loaded(state["momentum"], params, metric.compute_dtype)
